@@ -1,0 +1,172 @@
+"""`Chooser`: turns logits into tokens for one request, drafts and verified rows alike.
+
+It joins the request's processor chain, its random numbers and its acceptance law; it feeds no
+model and counts nothing.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from blockdraft.decoding.accept import count_accepted, draw, verify_point_mass, verify_sampled
+from blockdraft.decoding.interfaces import Draft, DraftIds
+from blockdraft.decoding.params import SamplingParams
+from blockdraft.decoding.rows import RowChain, VocabRow
+from blockdraft.decoding.uniforms import Purpose, Uniforms
+from blockdraft.errors import NumericsError, RequestError
+
+
+class DraftedBlock(NamedTuple):
+    """A draft whose tokens are decided.
+
+    `ids` are fit to be verified. `probs` is the law that each was drawn from, None for a one-hot
+    proposal. `num_slots` counts all slots drafted, `num_slots` - len(ids) of which were useless
+    (not finite, or no id of the vocabulary) and count as rejected.
+    """
+
+    ids: tuple[int, ...]
+    probs: Float[Tensor, "slots vocab"] | None
+    num_slots: int
+
+
+class Chooser:
+    """Decides the tokens of one request; `position` counts its emitted tokens from 0."""
+
+    def __init__(self, params: SamplingParams, chain: RowChain, seed: int, vocab_size: int) -> None:
+        self._params = params
+        self._chain = chain
+        self._uniforms = Uniforms(seed)
+        self._vocab_size = vocab_size
+
+    def decide_draft(self, draft: Draft, position: int) -> DraftedBlock:
+        """Fix the tokens of a draft whose first slot is output position `position`.
+
+        The request's constraints are applied to draft logits slot by slot, so that the drafter
+        does not propose what the target may not say. This only raises acceptance.
+        """
+        if isinstance(draft, DraftIds):
+            ids = _leading(draft.ids, [0 <= i < self._vocab_size for i in draft.ids])
+            return DraftedBlock(ids, None, len(draft.ids))
+        logits = draft.logits
+        finite = cast(list[bool], logits.amax(-1).isfinite().tolist())
+        usable = _leading(range(len(logits)), finite)
+        if self._params.law == "sampled" and not self._params.is_greedy:
+            return self._draw_draft(logits, usable, position)
+        if self._chain.keeps_argmax:
+            ids = cast(list[int], logits.argmax(-1).tolist())
+            return DraftedBlock(tuple(ids[: len(usable)]), None, len(logits))
+        chosen: list[int] = []
+        for slot in usable:
+            chosen.append(int(self._chain.constrain(logits[slot], chosen).argmax()))
+        return DraftedBlock(tuple(chosen), None, len(logits))
+
+    def _draw_draft(
+        self, logits: Float[Tensor, "slots vocab"], usable: Sequence[int], position: int
+    ) -> DraftedBlock:
+        chosen: list[int] = []
+        probs: list[Tensor] = []
+        for slot in usable:
+            row = self._chain.mask(logits[slot], chosen)
+            if not row.amax().isfinite():
+                break
+            probs.append(row.double().softmax(-1))
+            chosen.append(int(draw(probs[-1], self._uniform("draft", position + slot))))
+        stacked = torch.stack(probs) if probs else None
+        return DraftedBlock(tuple(chosen), stacked, len(logits))
+
+    def verify(
+        self, block: DraftedBlock, target_logits: Float[Tensor, "rows vocab"], position: int
+    ) -> tuple[int, ...]:
+        """The accepted drafts and the one token after them, decided by the target alone.
+
+        `target_logits` has len(block.ids) + 1 rows: of the anchor, then of each draft; the first
+        decides output position `position`. Raises NumericsError for a row it needs that is not
+        finite, RequestError when the request's own settings forbid every token.
+        """
+        finite = cast(list[bool], target_logits.amax(-1).isfinite().tolist())
+        if self._params.is_greedy and self._chain.keeps_argmax:
+            return self._verify_greedy(block, target_logits, finite, position)
+        emitted: list[int] = []
+        for slot, logits in enumerate(target_logits):
+            if not finite[slot]:
+                raise _not_finite(position + slot)
+            row = self._chain.mask(logits, emitted)
+            if slot == len(block.ids):
+                emitted.append(self._decide(row, position + slot))
+                break
+            accepted, token_id = self._judge(block, slot, row, position + slot)
+            emitted.append(token_id)
+            if not accepted:
+                break
+        return tuple(emitted)
+
+    def _verify_greedy(
+        self,
+        block: DraftedBlock,
+        target_logits: Float[Tensor, "rows vocab"],
+        finite: Sequence[bool],
+        position: int,
+    ) -> tuple[int, ...]:
+        target_ids = target_logits.argmax(-1).cpu()
+        draft_ids = torch.tensor(block.ids, dtype=torch.long)
+        num_emitted = int(count_accepted(draft_ids, target_ids[:-1])) + 1
+        if not all(finite[:num_emitted]):
+            raise _not_finite(position + finite.index(False))
+        return tuple(cast(list[int], target_ids[:num_emitted].tolist()))
+
+    def _judge(
+        self, block: DraftedBlock, slot: int, row: VocabRow, position: int
+    ) -> tuple[bool, int]:
+        """Whether draft `slot` stands against the processed target row, and what is emitted."""
+        if self._params.is_greedy:
+            token_id = self._decide(row, position)
+            return token_id == block.ids[slot], token_id
+        draft_id = torch.tensor(block.ids[slot], device=row.device)
+        token_uniform = self._uniform("token", position)
+        if block.probs is None:
+            verdict = verify_point_mass(draft_id, self._probs(row), token_uniform)
+        else:
+            residual_uniform = self._uniform("residual", position)
+            verdict = verify_sampled(
+                draft_id, block.probs[slot], self._probs(row), token_uniform, residual_uniform
+            )
+        return bool(verdict.accepted), int(verdict.ids)
+
+    def _decide(self, row: VocabRow, position: int) -> int:
+        """The target's own token for a processed row."""
+        if self._params.is_greedy:
+            if not row.amax().isfinite():
+                raise _all_forbidden()
+            return int(row.argmax())
+        return int(draw(self._probs(row), self._uniform("token", position)))
+
+    def _probs(self, row: VocabRow) -> VocabRow:
+        if not row.amax().isfinite():
+            raise _all_forbidden()
+        return row.double().softmax(-1)
+
+    def _uniform(self, purpose: Purpose, position: int) -> Float[Tensor, ""]:
+        return torch.tensor(self._uniforms.at(purpose, position), dtype=torch.float64)
+
+
+def _leading(values: Sequence[int], keep: Sequence[bool]) -> tuple[int, ...]:
+    """The values before the first that is not kept."""
+    count = keep.index(False) if False in keep else len(keep)
+    return tuple(values[:count])
+
+
+def _not_finite(position: int) -> NumericsError:
+    return NumericsError(
+        f"the target's logits for output token {position} are not finite (NaN or inf); "
+        "try --dtype float32, or check the target's weights"
+    )
+
+
+def _all_forbidden() -> RequestError:
+    return RequestError(
+        "the request forbids every token at this position (allowed_ids, banned_ids, bad_words, "
+        "min_tokens or an extra processor); loosen one of them"
+    )

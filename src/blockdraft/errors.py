@@ -1,0 +1,32 @@
+"""The exception tree: every error that a user can cause, each saying what, where and what to do.
+
+It does not format tracebacks or choose exit codes; that is the command line's duty.
+"""
+
+
+class Error(Exception):
+    """Base of all errors that Blockdraft raises on purpose; the message is meant for people."""
+
+
+class ConfigError(Error):
+    """A setting (flag, option, configuration field) is out of range, unknown or contradictory."""
+
+
+class CheckpointError(Error):
+    """A drafter or target checkpoint is missing, damaged, of another format or does not fit."""
+
+
+class UnsupportedTarget(Error):
+    """The target model can't be decoded losslessly here; raised when it is loaded, never later."""
+
+
+class RequestError(Error):
+    """One request can't be served as asked (prompt, parameters); other requests go on."""
+
+
+class NumericsError(Error):
+    """The target produced logits that are not finite, so no token can be chosen from them."""
+
+
+class FetchError(Error):
+    """A model that has to be downloaded once could not be fetched."""

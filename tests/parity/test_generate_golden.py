@@ -1,0 +1,47 @@
+"""Whole generations: the ids that the public reference implementation emitted.
+
+Tiny random Qwen3 and Llama targets with random drafters, fp32, greedy.
+"""
+
+import json
+from pathlib import Path
+from typing import TypedDict, cast
+
+import pytest
+from safetensors.torch import load_file
+
+from blockdraft import SamplingParams, generate, load_drafter, load_target
+from blockdraft.decoding import NoDrafter
+
+GOLDEN = Path(__file__).parents[1] / "data" / "golden"
+
+
+class Case(TypedDict):
+    max_new_tokens: int
+    stop_token_ids: list[int]
+    temperature: float
+
+
+def generate_cases() -> dict[str, Case]:
+    manifest = cast(dict[str, Case], json.loads((GOLDEN / "manifest.json").read_text()))
+    return {name: case for name, case in manifest.items() if name.startswith("generate_")}
+
+
+@pytest.mark.parametrize("name", generate_cases())
+def test_ids_equal_the_reference_s(name: str) -> None:
+    case = generate_cases()[name]
+    expected = load_file(GOLDEN / name / "expected.safetensors")
+    target = load_target(str(GOLDEN / name / "target"))
+    drafter = load_drafter(str(GOLDEN / name / "draft"), target)
+    params = SamplingParams(
+        max_new_tokens=case["max_new_tokens"], stop_ids=tuple(case["stop_token_ids"])
+    )
+    (prompt_ids, all_ids) = (expected[key].flatten() for key in ("prompt", "output"))
+    prompt = [int(i) for i in prompt_ids]
+    want = [int(i) for i in all_ids]
+    for each in (drafter, NoDrafter()):
+        completion = generate(target, each, prompt, params)
+        assert [*completion.prompt_ids, *completion.token_ids] == want
+    for block_size in (1, 2, 5):
+        completion = generate(target, drafter, prompt, params, block_size=block_size)
+        assert [*completion.prompt_ids, *completion.token_ids] == want
