@@ -1,0 +1,145 @@
+"""Load and save drafter checkpoints in the published layout, strictly and without running code.
+
+It builds no model (`build.py`) and checks no target (`pairing.py`). Files of a checkpoint:
+
+    config.json            shape and rules; `auto_map` in it is never followed
+    model.safetensors      the weights, or shards with model.safetensors.index.json
+    mask_embedding.pt      optional: a learned row instead of the mask token's
+"""
+
+import json
+import pickle
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import torch
+from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]: bare PathLike
+from torch import Tensor
+
+from blockdraft.checkpoint.contents import (
+    D2T_NAME,
+    HEAD_NAME,
+    T2D_NAME,
+    DrafterCheckpoint,
+    StoredTensor,
+    check_draft_vocabulary,
+    check_names_and_shapes,
+    check_values,
+)
+from blockdraft.checkpoint.format import parse_config, render_config
+from blockdraft.checkpoint.resolve import Download, download_from_hub, resolve
+from blockdraft.checkpoint.tensors import WEIGHTS_FILE, list_tensors, read_json, read_tensors
+from blockdraft.drafter.config import DrafterConfig
+from blockdraft.errors import CheckpointError
+
+CONFIG_FILE = "config.json"
+MASK_FILE = "mask_embedding.pt"
+
+
+def load_checkpoint(
+    where: str | Path,
+    *,
+    revision: str | None = None,
+    taps: Sequence[int] | None = None,
+    dtype: torch.dtype | None = None,
+    download: Download = download_from_hub,
+) -> DrafterCheckpoint:
+    """Read and check the checkpoint in a folder or hub repository; weights cast to `dtype`.
+
+    `taps` gives the tapped layers of a checkpoint that does not name them, or replaces them.
+    Raises CheckpointError, in one line, for anything missing, unexpected, damaged or unsupported.
+    """
+    folder, source = resolve(where, revision, download)
+    raw = read_json(folder / CONFIG_FILE, source)
+    config = parse_config(raw, f"{source}/{CONFIG_FILE}", taps=taps)
+    stored = list_tensors(folder, source)
+    check_names_and_shapes(config, stored, source)
+    tensors = read_tensors(folder, stored, source)
+    d2t = tensors.pop(D2T_NAME, None)
+    t2d = tensors.pop(T2D_NAME, None)
+    if d2t is not None:
+        check_draft_vocabulary(config, d2t, t2d, source)
+    mask_embedding = _read_mask_embedding(folder / MASK_FILE, config, source)
+    if mask_embedding is not None:
+        tensors[MASK_FILE] = mask_embedding
+    for name, tensor in tensors.items():
+        tensors[name] = tensor if dtype is None else tensor.to(dtype)
+        check_values(name, tensors[name], source)
+    return DrafterCheckpoint(
+        config=config,
+        source=source,
+        d2t=None if d2t is None else d2t.long(),
+        lm_head=tensors.pop(HEAD_NAME, None),
+        mask_embedding=tensors.pop(MASK_FILE, None),
+        state=tensors,
+    )
+
+
+def save_checkpoint(folder: str | Path, checkpoint: DrafterCheckpoint) -> None:
+    """Write `checkpoint` to `folder`, which appears complete or not at all.
+
+    Raises CheckpointError when the folder exists and is not empty, or when `checkpoint` lacks a
+    tensor or has one of a wrong shape.
+    """
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise CheckpointError(f"{folder} exists already; remove it or choose another folder")
+    tensors = dict(checkpoint.state)
+    if checkpoint.lm_head is not None:
+        tensors[HEAD_NAME] = checkpoint.lm_head
+    if checkpoint.d2t is not None:
+        tensors[D2T_NAME] = checkpoint.d2t
+    stored = {name: StoredTensor(WEIGHTS_FILE, tuple(t.shape)) for name, t in tensors.items()}
+    check_names_and_shapes(checkpoint.config, stored, str(folder))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        _write(unfinished, checkpoint, tensors)
+        unfinished.chmod(0o755)  # mkdtemp makes it private
+        unfinished.rename(folder)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def _write(folder: Path, checkpoint: DrafterCheckpoint, tensors: dict[str, Tensor]) -> None:
+    dtype = str(checkpoint.dtype).removeprefix("torch.")
+    text = json.dumps(render_config(checkpoint.config, dtype), indent=2)
+    (folder / CONFIG_FILE).write_text(f"{text}\n", encoding="utf-8")
+    # Clones, since tensors that share memory can't be saved.
+    plain = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+    save_file(plain, folder / WEIGHTS_FILE, metadata={"format": "pt"})
+    if checkpoint.mask_embedding is not None:
+        torch.save(checkpoint.mask_embedding.detach().cpu().clone(), folder / MASK_FILE)
+
+
+def _read_mask_embedding(path: Path, config: DrafterConfig, source: str) -> Tensor | None:
+    if not path.exists():
+        return None
+    try:
+        # weights_only: a file that would run code on loading is refused by the unpickler.
+        loaded = cast("object", torch.load(path, map_location="cpu", weights_only=True))
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:
+        raise CheckpointError(
+            f"{source}: {path.name} is damaged or holds more than tensors ({type(error).__name__});"
+            " do not use it unless you trust it"
+        ) from error
+    tensor = _only_value(loaded)
+    if not isinstance(tensor, Tensor) or tensor.numel() != config.hidden_size:
+        shape = list(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise CheckpointError(
+            f"{source}: {path.name} holds {shape}, expected one tensor [{config.hidden_size}];"
+            " fetch the checkpoint again"
+        )
+    return tensor.detach().flatten()
+
+
+def _only_value(loaded: object) -> object:
+    """The tensor itself, or the one value of a state dict."""
+    if not isinstance(loaded, dict):
+        return loaded
+    values = list(cast("dict[object, object]", loaded).values())
+    return values[0] if len(values) == 1 else values

@@ -1,0 +1,187 @@
+"""The DFlash drafter: a block model joined to a target's embedding and LM head.
+
+It never verifies, samples or counts: it turns an anchor into draft logits, one pass a block.
+
+Token ranges of one request, half-open, `start` = the anchor's position = `context_len`:
+
+    [0, start)                committed; their keys and values are cached
+    [start, start + width)    the block: anchor, then masks; gone after `propose`
+    [limit, ...)              beyond the drafter's positions: nothing drafted, nothing kept
+"""
+
+import logging
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from blockdraft.decoding.interfaces import DraftLogits, LMHead, TargetModel
+from blockdraft.drafter.model import BlockDrafter
+from blockdraft.errors import CheckpointError, ConfigError
+
+_LOGGER = logging.getLogger("blockdraft")
+
+_EXTEND_CHUNK = 512
+"""Context rows projected at once, so that a long prompt does not need all its features' space."""
+
+
+class DFlashDrafter:
+    """A `Drafter` over `model` and the target that it was trained for.
+
+    `d2t` maps a reduced draft vocabulary: entry i stands for target id i + d2t[i]. `lm_head` is
+    the checkpoint's own head; without it the target's rows are used. `mask_embedding` replaces the
+    mask token's row of the embedding table. `block_size` may be smaller than the trained one; a
+    larger one is reduced to it with a warning, since the model has never seen such a block.
+
+    Raises CheckpointError when the draft vocabulary names ids that the target lacks, ConfigError
+    for a block size below 1.
+    """
+
+    def __init__(
+        self,
+        model: BlockDrafter,
+        target: TargetModel,
+        *,
+        block_size: int | None = None,
+        d2t: Int[Tensor, " draft_vocab"] | None = None,
+        lm_head: Float[Tensor, "draft_vocab hidden"] | None = None,
+        mask_embedding: Float[Tensor, " hidden"] | None = None,
+    ) -> None:
+        self.model = model
+        self._embed = target.embed
+        self._mask_embedding = mask_embedding
+        self._block_size = _usable_block_size(block_size, model.config.block_size)
+        self._vocab_size = target.spec.vocab_size
+        self._draft_to_target = _draft_to_target(d2t, lm_head, target.spec.vocab_size)
+        self._head = _head(target, lm_head, self._draft_to_target)
+        self._warned = False
+
+    @property
+    def block_size(self) -> int:
+        return self._block_size
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        return self.model.config.taps
+
+    def open(self) -> "DFlashState":
+        """A fresh state with a cache of its own."""
+        return DFlashState(self)
+
+    def usable_width(self, start: int, width: int) -> int:
+        """How wide a block at position `start` may be; below 2 = no draft. Warns once if cut."""
+        wanted = min(width, self._block_size)
+        usable = min(wanted, self.model.config.position_limit - start)
+        if usable < wanted and not self._warned:
+            self._warned = True
+            _LOGGER.warning(
+                "the drafter's position limit of %d is reached: later tokens are decoded without"
+                " drafts (same text, no speed-up)",
+                self.model.config.position_limit,
+            )
+        return usable
+
+    def embed_block(self, anchor: int, width: int) -> Float[Tensor, "1 width hidden"]:
+        """The scaled embeddings of [anchor, mask, ..], in the target's dtype."""
+        config = self.model.config
+        ids = torch.full((1, width), config.mask_token_id, device=self.model.device)
+        ids[0, 0] = anchor
+        embeddings = self._embed(ids)
+        if self._mask_embedding is not None:
+            mask_row = self._mask_embedding.to(embeddings)
+            embeddings = torch.cat((embeddings[:, :1], mask_row.expand(1, width - 1, -1)), dim=1)
+        return embeddings * config.input_embedding_scale
+
+    def over_target_vocabulary(
+        self, logits: Float[Tensor, "slots draft_vocab"]
+    ) -> Float[Tensor, "slots vocab"]:
+        """Scatter draft-vocabulary logits into full rows; ids that can't be drafted get -inf."""
+        if self._draft_to_target is None:
+            return logits
+        full = logits.new_full((logits.shape[0], self._vocab_size), -torch.inf)
+        full[:, self._draft_to_target] = logits
+        return full
+
+    @torch.no_grad()
+    def draft(self, state: "DFlashState", anchor: int, width: int) -> DraftLogits:
+        """Logits of the `width` - 1 slots after `anchor`; no rows when `width` is below 2."""
+        if width < 2:
+            return DraftLogits(torch.empty((0, self._vocab_size), device=self.model.device))
+        embeddings = self.embed_block(anchor, width)
+        hidden = self.model.hidden(embeddings.to(self.model.dtype), state.cache)
+        # The target's head wants the target's dtype, which its embedding rows have.
+        logits = self.model.logits(hidden.to(embeddings.dtype), self._head)
+        return DraftLogits(self.over_target_vocabulary(logits[0]))
+
+
+class DFlashState:
+    """One request's `DraftState`: a context cache and the number of committed tokens."""
+
+    def __init__(self, drafter: DFlashDrafter) -> None:
+        self._drafter = drafter
+        self._context_len = 0
+        self.cache = drafter.model.new_cache()
+
+    @property
+    def context_len(self) -> int:
+        return self._context_len
+
+    @torch.no_grad()
+    def extend(self, ids: Sequence[int], features: Float[Tensor, "new feature"] | None) -> None:
+        """Project and cache the features of `ids`, as long as a block can still follow them."""
+        if not ids:
+            return
+        assert features is not None and len(features) == len(ids)
+        self._context_len += len(ids)
+        model = self._drafter.model
+        if self._context_len + 2 > model.config.position_limit:
+            # No block fits any more, and the context only grows: keep nothing (R11).
+            self.cache.reset()
+            return
+        for chunk in torch.split(features, _EXTEND_CHUNK):
+            model.extend(self.cache, chunk[None].to(device=model.device, dtype=model.dtype))
+
+    def propose(self, anchor: int, width: int) -> DraftLogits:
+        usable = self._drafter.usable_width(self._context_len, width)
+        return self._drafter.draft(self, anchor, usable)
+
+
+def _usable_block_size(wanted: int | None, trained: int) -> int:
+    if wanted is None:
+        return trained
+    if wanted < 1:
+        raise ConfigError(f"block size is {wanted}, expected at least 1 (the anchor alone)")
+    if wanted > trained:
+        _LOGGER.warning(
+            "block size %d is larger than the drafter was trained for; using %d", wanted, trained
+        )
+    return min(wanted, trained)
+
+
+def _draft_to_target(d2t: Tensor | None, lm_head: Tensor | None, vocab_size: int) -> Tensor | None:
+    """Target id of each draft id; None when the drafted rows are the target's vocabulary."""
+    if d2t is not None:
+        target_ids = torch.arange(len(d2t), device=d2t.device) + d2t
+        if int(target_ids.min()) < 0 or int(target_ids.max()) >= vocab_size:
+            raise CheckpointError(
+                f"d2t maps to target ids {int(target_ids.min())}..{int(target_ids.max())}, expected"
+                f" 0..{vocab_size - 1}; use the target that the drafter was trained for"
+            )
+        return target_ids
+    if lm_head is not None and len(lm_head) != vocab_size:
+        # Two widths of one vocabulary: the rows that both have are the tokens, the rest padding.
+        return torch.arange(min(len(lm_head), vocab_size), device=lm_head.device)
+    return None
+
+
+def _head(target: TargetModel, lm_head: Tensor | None, target_ids: Tensor | None) -> LMHead:
+    if lm_head is None:
+        return target.head(target_ids)
+    weight = lm_head if target_ids is None else lm_head[: len(target_ids)]
+
+    def own_head(hidden: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows vocab"]:
+        return functional.linear(hidden.to(weight.dtype), weight)
+
+    return own_head
