@@ -1,0 +1,83 @@
+# One word for everything a contributor does; `make help` lists the words.
+
+VENV ?= .venv
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := $(VENV)/bin
+LOWEST := $(abspath $(VENV))/lowest
+SETUP = @test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed" >&2; exit 2; }; \
+	$(PYTHON) scripts/setup_env.py --venv $(VENV) --level
+
+UNIT := not (acceptance or slow or gpu or network)
+ACCEPTANCE := (acceptance or slow) and not (gpu or network)
+# What depends on the versions of transformers, huggingface_hub and accelerate.
+LOWEST_TESTS := tests/unit/target tests/unit/checkpoint tests/unit/builtin tests/parity \
+	tests/law/test_greedy.py
+
+export PYTHONUNBUFFERED = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-unit test-lowest test-acceptance check lint format types docs dist clean
+
+help: ## list these words
+	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' $(MAKEFILE_LIST) \
+	| while read -r word rest; do printf '  %-16s %s\n' "$$word" "$$rest"; done
+
+demo: ## watch a real model answer, plain and with DFlash (sets everything up first)
+	$(SETUP) runtime
+	@$(BIN)/blockdraft demo
+
+test: test-unit test-lowest test-acceptance ## unit tests, lowest versions, then the real model
+
+test-unit: ## the fast tests (under 3 minutes)
+	$(SETUP) test
+	$(BIN)/python -m pytest -m "$(UNIT)" --durations=10
+
+test-lowest: ## the tests of targets and checkpoints on the lowest claimed versions
+	$(SETUP) test
+	@$(MAKE) --no-print-directory $(LOWEST)/ready
+	PYTHONPATH=$(LOWEST) $(BIN)/python scripts/check_lowest.py $(LOWEST)
+	PYTHONPATH=$(LOWEST) $(BIN)/python -m pytest -m "$(UNIT)" --durations=3 -p no:cacheprovider \
+		$(wildcard $(LOWEST_TESTS))
+
+test-acceptance: ## the tests with the real built-in model (under 10 minutes)
+	$(SETUP) test
+	$(BIN)/python -m pytest -m "$(ACCEPTANCE)" --durations=10
+
+$(LOWEST)/ready: requirements/lowest.txt requirements/constraints.txt
+	@echo "setup: lowest claimed versions: downloads about 15 MB" >&2
+	@rm -rf $(LOWEST)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps \
+		--target $(LOWEST) -r requirements/lowest.txt
+	@touch $@
+
+check: ## ruff, format and strict types: must be silent before a commit
+	$(SETUP) dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pyright --pythonpath $(BIN)/python
+
+lint: ## ruff only
+	$(SETUP) dev
+	$(BIN)/ruff check .
+
+types: ## pyright only
+	$(SETUP) dev
+	$(BIN)/python -m pyright --pythonpath $(BIN)/python
+
+format: ## rewrite the files in the project's format
+	$(SETUP) dev
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+docs: ## rewrite the file trees in README.md and docs/architecture.md
+	$(PYTHON) scripts/file_tree.py
+
+dist: ## sdist and wheel in dist/
+	$(SETUP) dev
+	@rm -rf dist build
+	$(BIN)/python -m build --quiet --no-isolation
+
+clean: ## remove the environment, the builds and every tool's cache
+	rm -rf $(VENV) $(VENV).lock build dist .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,202 @@
+"""The rules that keep the tree readable, checked on the text of its files.
+
+Nothing is imported from the package here: the rules are about what the sources say.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SRC = ROOT / "src"
+PACKAGE = SRC / "blockdraft"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+SOURCE_IDS = [str(path.relative_to(PACKAGE)) for path in SOURCES]
+
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "errors": (),
+    "provenance": ("errors",),
+    "decoding": ("errors",),
+    "builtin": ("errors", "provenance"),
+    "drafter": ("errors", "provenance", "decoding"),
+    "target": ("errors", "provenance", "decoding", "builtin"),
+    "checkpoint": ("errors", "provenance", "decoding", "builtin", "drafter", "target"),
+    "testing": ("errors", "provenance", "decoding", "drafter", "target", "checkpoint"),
+    "api": ("errors", "provenance", "decoding", "builtin", "drafter", "target", "checkpoint"),
+    "__init__": ("errors", "decoding", "drafter", "target", "checkpoint", "api"),
+    "cli": (
+        "errors",
+        "provenance",
+        "decoding",
+        "builtin",
+        "drafter",
+        "target",
+        "checkpoint",
+        "testing",
+        "api",
+        "__init__",
+    ),
+}
+"""For each part of the package, the parts below it that it may import."""
+
+ONLY_IN: dict[str, tuple[str, ...]] = {
+    "transformers": ("target", "testing"),
+    "accelerate": ("target",),
+    "gguf": ("target",),
+    "huggingface_hub": ("target", "checkpoint"),
+    "rich": ("cli",),
+    "argparse": ("cli",),
+}
+"""Modules that stand for a whole concern, and the parts that own it."""
+
+PURE_DEPENDENCIES = ("torch", "jaxtyping")
+"""What `decoding` may import besides the standard library and `blockdraft.errors`."""
+
+VAGUE_NAMES = ("utils", "util", "common", "helpers", "helper", "misc", "manager", "tools", "base")
+MAX_LINES = 350
+TEXT_SUFFIXES = (".py", ".md", ".toml", ".txt", ".json", ".jsonl", ".cfg", ".yml", ".yaml", "")
+
+# Put together here so that this file does not hold them.
+FORBIDDEN_TEXT = tuple(
+    "".join(parts)
+    for parts in (
+        ("/wo", "rk/"),
+        ("..", "/shared"),
+        ("shar", "ed/"),
+        ("/ro", "ot/"),
+        ("/ho", "me/"),
+    )
+)
+
+
+def part_of(path: Path) -> str:
+    """The part of the package that a source file belongs to: a folder or a top-level module."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    """The absolute dotted names that a file imports, at its top or anywhere inside it."""
+    package = ["blockdraft", *path.relative_to(PACKAGE).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            source = ".".join([*base, node.module] if node.module else base)
+            if source == "blockdraft":
+                yield from (f"blockdraft.{alias.name}" for alias in node.names)
+            else:
+                yield source
+
+
+def imported_part(module: str) -> str | None:
+    """The part of our package that a dotted name reaches into; None for other packages."""
+    names = module.split(".")
+    if names[0] != "blockdraft":
+        return None
+    return names[1] if len(names) > 1 and names[1] in MAY_IMPORT else "__init__"
+
+
+def text_files() -> list[Path]:
+    """Every text file that is tracked or would be."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listing.returncode != 0:
+        pytest.skip("not a git checkout, so what is tracked is not known")
+    paths = (ROOT / name for name in listing.stdout.splitlines())
+    return sorted(path for path in paths if path.suffix in TEXT_SUFFIXES and path.is_file())
+
+
+def test_rules_name_only_parts_that_are_ordered() -> None:
+    seen: set[str] = set()
+    for part, below in MAY_IMPORT.items():
+        assert set(below) <= seen, f"{part} may import something that is not below it"
+        seen.add(part)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=SOURCE_IDS)
+def test_imports_point_down(path: Path) -> None:
+    part = part_of(path)
+    assert part in MAY_IMPORT, f"{part} is not in the layer table; say where it belongs"
+    reached = {imported_part(module) for module in imported_modules(path)}
+    upwards = reached - {None, part, *MAY_IMPORT[part]}
+    assert not upwards, f"{path.relative_to(SRC)} must not import {sorted(map(str, upwards))}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=SOURCE_IDS)
+def test_each_concern_has_one_owner(path: Path) -> None:
+    roots = {module.split(".")[0] for module in imported_modules(path)}
+    strays = {name for name in roots & ONLY_IN.keys() if part_of(path) not in ONLY_IN[name]}
+    assert not strays, f"{path.relative_to(SRC)} must not import {sorted(strays)}"
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "decoding").glob("*.py")), ids=lambda p: p.name)
+def test_the_algorithm_is_pure(path: Path) -> None:
+    allowed = {*PURE_DEPENDENCIES, *sys.stdlib_module_names, "blockdraft"}
+    roots = {module.split(".")[0] for module in imported_modules(path)}
+    assert roots <= allowed, f"{path.name} imports {sorted(roots - allowed)}"
+
+
+def test_modules_are_named_for_what_they_own() -> None:
+    vague = [path for path in SOURCES if {path.stem, *path.parent.parts} & set(VAGUE_NAMES)]
+    assert not vague
+
+
+def test_modules_say_what_they_do_and_are_short() -> None:
+    for path in SOURCES:
+        text = path.read_text()
+        name = path.relative_to(SRC)
+        assert ast.get_docstring(ast.parse(text)), f"{name} has no docstring"
+        assert text.count("\n") <= MAX_LINES, f"{name} is longer than {MAX_LINES} lines: split it"
+
+
+def test_only_the_command_line_prints() -> None:
+    for path in SOURCES:
+        if part_of(path) == "cli":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_print = isinstance(node, ast.Call) and ast.unparse(node.func) == "print"
+            assert not is_print, f"{path.relative_to(SRC)} prints; return a value instead"
+
+
+def test_annotations_are_evaluated() -> None:
+    """Shapes can't be checked where annotations are kept as strings."""
+    for path in SOURCES:
+        futures = [name for name in imported_modules(path) if name == "__future__"]
+        assert not futures, f"{path.relative_to(SRC)} imports from __future__"
+
+
+def test_private_names_stay_private() -> None:
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ImportFrom):
+                continue
+            if node.level == 0 and (node.module or "").split(".")[0] != "blockdraft":
+                continue
+            names = [alias.name for alias in node.names if not alias.name.startswith("__")]
+            private = [name for name in names if name.startswith("_")]
+            assert not private, f"{path.relative_to(SRC)} imports {private}"
+
+
+def test_sources_and_docs_are_ascii() -> None:
+    for path in text_files():
+        if path.is_relative_to(ROOT / "tests" / "data"):
+            continue  # prompts as their authors wrote them
+        text = path.read_bytes()
+        assert text.isascii(), f"{path.relative_to(ROOT)} holds characters outside ASCII"
+
+
+def test_no_file_names_the_machine_it_was_made_on() -> None:
+    for path in text_files():
+        text = path.read_text(encoding="utf-8")
+        found = [word for word in FORBIDDEN_TEXT if word in text]
+        assert not found, f"{path.relative_to(ROOT)} holds {found}"
