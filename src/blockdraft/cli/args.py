@@ -1,0 +1,145 @@
+"""Groups of arguments that several commands share.
+
+Defaults of sampling settings are those of `SamplingParams`: a flag that is not given is None here.
+"""
+
+from argparse import ArgumentParser
+
+from blockdraft.cli import values
+
+DTYPES = ("float32", "bfloat16", "float64")
+DEFAULT_TARGET = "smollm2"
+
+
+def add_model_args(parser: ArgumentParser, *, dtype: str, batch_invariant: str) -> None:
+    """Which target and drafter, and how they compute."""
+    group = parser.add_argument_group("models")
+    group.add_argument(
+        "--target",
+        default=DEFAULT_TARGET,
+        metavar="MODEL",
+        help="built-in name (see `blockdraft models`), folder, GGUF file or hub id "
+        "(default: %(default)s)",
+    )
+    group.add_argument(
+        "--drafter",
+        metavar="MODEL",
+        help="built-in name, folder or hub id of a DFlash drafter; prompt-lookup; or none for "
+        "plain decoding (default: the built-in one of a built-in target)",
+    )
+    group.add_argument("--revision", help="commit, tag or branch of a target from the hub")
+    group.add_argument("--drafter-revision", metavar="REVISION", help="the same for the drafter")
+    group.add_argument(
+        "--taps",
+        type=values.id_list,
+        metavar="LAYERS",
+        help="zero-based target layers the drafter reads, like 1,8,14, for a checkpoint that does "
+        "not say",
+    )
+    group.add_argument(
+        "--block-size",
+        type=values.count,
+        metavar="N",
+        help="tokens of a block, anchor included; at most (default) what the drafter was made for",
+    )
+    group.add_argument("--dtype", choices=DTYPES, default=dtype, help="(default: %(default)s)")
+    group.add_argument(
+        "--batch-invariant",
+        nargs="?",
+        const="auto",
+        default=batch_invariant,
+        type=values.batch_invariant,
+        metavar="ROWS",
+        help="pad every target pass to ROWS rows, so that a token's logits do not depend on what "
+        "is verified beside it: plain and drafted text are then equal in any dtype. auto = the "
+        "drafter's block size; off (default: %(default)s)",
+    )
+    group.add_argument("--device", help="torch device of the models (default: chosen by torch)")
+    group.add_argument("--threads", type=values.count, metavar="N", help="CPU threads of torch")
+
+
+def add_prompt_args(parser: ArgumentParser, *, default: str) -> None:
+    """Where prompts come from and how they become token ids."""
+    group = parser.add_argument_group("prompts")
+    group.add_argument("prompt", nargs="?", help=f"one prompt (default: {default})")
+    group.add_argument(
+        "--prompts",
+        metavar="FILE",
+        help='JSON lines of the shape {"id": "a", "category": "math", "turns": ["first user '
+        'turn", ...]}',
+    )
+    group.add_argument("--limit", type=values.count, metavar="N", help="only the first N of FILE")
+    group.add_argument(
+        "--prompt-ids",
+        type=values.id_list,
+        metavar="IDS",
+        help="a prompt as token ids, like 12,7,99, for models without a tokenizer",
+    )
+    group.add_argument("--raw", action="store_true", help="do not apply the chat template")
+    group.add_argument("--system", metavar="TEXT", help="a system message before the first turn")
+    group.add_argument(
+        "--template-arg",
+        action="append",
+        default=[],
+        type=values.template_arg,
+        metavar="KEY=VALUE",
+        help="a variable for the chat template, like enable_thinking=false; repeatable",
+    )
+
+
+def add_sampling_args(parser: ArgumentParser) -> None:
+    """One flag for each setting of `SamplingParams` that changes which tokens come out."""
+    group = parser.add_argument_group("sampling")
+
+    def add(flag: str, kind: type[int] | type[float], text: str) -> None:
+        metavar = "N" if kind is int else "X"
+        group.add_argument(flag, type=kind, metavar=metavar, help=text)
+
+    add("--max-new-tokens", int, "at most so many tokens an answer (default: 256)")
+    add("--temperature", float, "0 = greedy (default: 0)")
+    add("--top-k", int, "only the K most likely tokens; 0 = off (default: 0)")
+    add("--top-p", float, "only the most likely tokens that reach probability X (default: 1)")
+    add("--min-p", float, "only tokens of at least X times the highest probability (default: 0)")
+    add("--repetition-penalty", float, "divides logits of tokens seen before (default: 1)")
+    add("--presence-penalty", float, "taken off logits of tokens in the output (default: 0)")
+    add("--frequency-penalty", float, "the same, times their number (default: 0)")
+    add("--min-tokens", int, "no stop before so many tokens (default: 0)")
+    add("--seed", int, "makes sampling repeatable, whatever the drafter (default: a random one)")
+    group.add_argument(
+        "--law",
+        choices=("argmax", "sampled"),
+        help="what drafts are taken to be: argmax (default) gives plain decoding's very tokens for "
+        "a seed, sampled gives its distribution",
+    )
+    group.add_argument(
+        "--logit-bias",
+        action="append",
+        type=values.bias,
+        metavar="ID=VALUE",
+        help="added to the logit of one token; repeatable",
+    )
+    group.add_argument(
+        "--allowed-ids", type=values.id_list, metavar="IDS", help="no tokens but these"
+    )
+    group.add_argument("--banned-ids", type=values.id_list, metavar="IDS", help="never these")
+    group.add_argument(
+        "--bad-words",
+        action="append",
+        metavar="TEXT",
+        help="a word that may not be written, alone or after a space; repeatable",
+    )
+    group.add_argument(
+        "--stop-ids",
+        type=values.id_list,
+        metavar="IDS",
+        help="token ids that end an answer, besides the model's own",
+    )
+    group.add_argument(
+        "--stop", action="append", metavar="TEXT", help="text that ends an answer; repeatable"
+    )
+    group.add_argument(
+        "--ignore-eos",
+        action="store_true",
+        default=None,
+        help="do not stop at the model's own end-of-sequence tokens",
+    )

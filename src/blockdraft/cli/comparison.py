@@ -1,0 +1,112 @@
+"""Plain decoding against decoding with a drafter: where two answers part, and how close it was.
+
+It runs both through the same code on the same target; it prints nothing.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+from blockdraft.cli.pair import Pair
+from blockdraft.decoding import (
+    Commit,
+    Completion,
+    Drafter,
+    NoDrafter,
+    SamplingParams,
+    collect,
+    decode,
+)
+
+NEAR_TIE = {"float64": 1e-9, "float32": 1e-3, "bfloat16": 0.5}
+"""Top-two margins (in logits) under which rounding alone may turn a choice, by dtype.
+
+docs/losslessness.md says how they were measured.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """The first place where an answer parts from plain decoding's.
+
+    `position` counts output tokens from 0; an id is None where that answer had ended. `margin` is
+    how far the target's likeliest token was above the second there, as logits, in plain decoding.
+    A near-tie is a margin small enough for rounding to have turned the choice.
+    """
+
+    position: int
+    plain_id: int | None
+    drafted_id: int | None
+    margin: float
+    is_near_tie: bool
+
+
+def decode_turn(
+    pair: Pair,
+    drafter: Drafter,
+    prompt_ids: tuple[int, ...],
+    params: SamplingParams,
+    *,
+    block_size: int | None = None,
+    clock: Callable[[], float] = perf_counter,
+) -> Iterator[Commit]:
+    """One answer, plain (`NoDrafter`) or drafted: the same loop and target either way."""
+    codec = pair.target.text
+    decode_text = None if codec is None else codec.decode
+    return decode(
+        pair.target,
+        drafter,
+        prompt_ids,
+        params,
+        block_size=block_size,
+        decode_text=decode_text,
+        clock=clock,
+    )
+
+
+def find_difference(
+    pair: Pair, plain: Completion, drafted: Completion, params: SamplingParams, epsilon: float
+) -> Difference | None:
+    """Where `drafted` parts from `plain`; None when ids and finish reason are equal.
+
+    The margin comes from `plain`'s own log-probabilities, or from decoding plainly once more up to
+    there. Only a greedy choice can be a near-tie: a sampled one also depends on its random number.
+    """
+    position = first_unequal(plain, drafted)
+    if position is None:
+        return None
+    margin = _margin_at(pair, plain, params, position)
+    return Difference(
+        position=position,
+        plain_id=_id_at(plain, position),
+        drafted_id=_id_at(drafted, position),
+        margin=margin,
+        is_near_tie=params.is_greedy and margin < epsilon,
+    )
+
+
+def first_unequal(plain: Completion, drafted: Completion) -> int | None:
+    """The first output position whose ids differ; the last one when only the endings do."""
+    if (plain.token_ids, plain.finish_reason) == (drafted.token_ids, drafted.finish_reason):
+        return None
+    pairs = zip(plain.token_ids, drafted.token_ids, strict=False)
+    unequal = (position for position, (left, right) in enumerate(pairs) if left != right)
+    shorter_len = min(len(plain.token_ids), len(drafted.token_ids))
+    return next(unequal, min(shorter_len, max(len(plain.token_ids), len(drafted.token_ids)) - 1))
+
+
+def _id_at(completion: Completion, position: int) -> int | None:
+    ids = completion.token_ids
+    return ids[position] if position < len(ids) else None
+
+
+def _margin_at(pair: Pair, plain: Completion, params: SamplingParams, position: int) -> float:
+    entries = plain.logprobs
+    position = min(position, len(plain.token_ids) - 1)
+    if len(entries) <= position or len(entries[position].top) < 2:
+        again = replace(params, logprobs=2, max_new_tokens=position + 1)
+        entries = collect(
+            plain.prompt_ids, decode_turn(pair, NoDrafter(), plain.prompt_ids, again)
+        ).logprobs
+    (_, best), (_, second) = entries[position].top[:2]
+    return best - second

@@ -1,0 +1,89 @@
+"""What `blockdraft demo` does: races on a few prompts, watched, then the result.
+
+Timing is in `race.py`, the display in `screen.py`, tables and JSON in `demo_report.py`.
+"""
+
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from blockdraft.api import PromptOptions
+from blockdraft.cli.answers import AnswerOptions, Conversation
+from blockdraft.cli.comparison import NEAR_TIE
+from blockdraft.cli.console import emit_json
+from blockdraft.cli.demo_report import Entry, conditions_text, demo_json, entry_text, result_table
+from blockdraft.cli.pair import Pair, load_pair
+from blockdraft.cli.prompts import PromptRecord, builtin_prompts, read_prompt_file
+from blockdraft.cli.race import run_lane, run_race
+from blockdraft.cli.screen import LEGEND, show_race
+from blockdraft.cli.tables import open_console
+from blockdraft.decoding import SamplingParams
+from blockdraft.errors import ConfigError
+
+WARM_UP_TOKENS = 12
+
+
+def demonstrate(args: Namespace) -> int:
+    """Run the command; 1 when an answer differs and the target's margin does not explain it."""
+    file: str | None = args.prompts
+    if args.drafter == "none":
+        raise ConfigError("--drafter none is plain decoding: nothing to compare; give a drafter")
+    prompts = builtin_prompts().records if file is None else read_prompt_file(Path(file))
+    records = prompts[: args.limit]
+    params = SamplingParams(max_new_tokens=args.max_new_tokens)
+    pair = load_pair(args)
+    watched = open_console(stderr=True)
+    watched.print(Text(conditions_text(pair.conditions)))
+    watched.print(Text(LEGEND), style="dim")
+    warm_up(pair, records[0], params)
+    entries = [
+        entry
+        for record in records
+        for entry in race_record(pair, record, params, args.repeats, watched)
+    ]
+    if args.json:
+        emit_json(demo_json(pair.conditions, params, args.repeats, entries), indent=2)
+    else:
+        printed = open_console(stderr=False)
+        printed.print(result_table(entries), Text(conditions_text(pair.conditions)), sep="\n")
+    differences = [entry.race.difference for entry in entries if entry.race.difference is not None]
+    return 0 if all(difference.is_near_tie for difference in differences) else 1
+
+
+def warm_up(pair: Pair, record: PromptRecord, params: SamplingParams) -> None:
+    """Let both ways run once, so that first calls of kernels are in nobody's time."""
+    short = replace(params, max_new_tokens=min(WARM_UP_TOKENS, params.max_new_tokens))
+    prompt_ids = Conversation(pair.target, plain_options()).encode(record.prompts[0])
+    run_lane(pair, "plain", prompt_ids, short)
+    run_lane(pair, "drafted", prompt_ids, short)
+
+
+def race_record(
+    pair: Pair, record: PromptRecord, params: SamplingParams, num_repeats: int, watched: Console
+) -> list[Entry]:
+    """A race for each turn; plain decoding's answers are what later turns follow on."""
+    codec = pair.target.text
+    conversation = Conversation(pair.target, plain_options())
+    entries: list[Entry] = []
+    for turn_idx, turn in enumerate(record.prompts):
+        heading = f"\n{record.id}: {turn}"
+        with show_race(watched, heading, None if codec is None else codec.decode) as watch:
+            race = run_race(
+                pair,
+                conversation.encode(turn),
+                params,
+                num_repeats=num_repeats,
+                watch=watch,
+                epsilon=NEAR_TIE[pair.conditions.dtype],
+            )
+        entries.append(Entry(record=record, turn=turn_idx, race=race))
+        watched.print(Text(entry_text(entries[-1]), style="bold"))
+        conversation.add(turn, race.plain.text)
+    return entries
+
+
+def plain_options() -> AnswerOptions:
+    return AnswerOptions(prompt=PromptOptions())

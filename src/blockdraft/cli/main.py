@@ -1,0 +1,162 @@
+"""The command `blockdraft`: picks a subcommand, runs it, turns errors into exit codes.
+
+Exit codes: 0 = done, 1 = it ran but something failed or differs, 2 = a mistake in what was asked,
+130 = interrupted. What the subcommands do is in their own modules.
+"""
+
+import io
+import logging
+import os
+import sys
+import traceback
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from typing import NoReturn, Protocol
+
+from blockdraft import __version__
+from blockdraft.cli import demo, generate, inspect, models, verify
+from blockdraft.cli.console import say
+from blockdraft.errors import Error
+
+DESCRIPTION = """Lossless block-diffusion speculative decoding (DFlash).
+
+A small drafter proposes a block of tokens, the target model verifies them in one pass: the text is
+the target's own, only sooner.
+"""
+
+EPILOG = """start with:
+  blockdraft demo                    watch the built-in model answer, plainly and with its drafter
+  blockdraft generate "your prompt"  answer with it
+  blockdraft verify                  check the promise that the text does not change
+
+exit codes: 0 done, 1 ran but failed or differs, 2 a mistake in what was asked
+"""
+
+
+class Command(Protocol):
+    """What a subcommand's module has."""
+
+    @property
+    def SUMMARY(self) -> str: ...
+
+    @property
+    def EPILOG(self) -> str: ...
+
+    @staticmethod
+    def add_arguments(parser: ArgumentParser) -> None: ...
+
+    @staticmethod
+    def run(args: Namespace) -> int: ...
+
+
+COMMANDS: dict[str, Command] = {
+    "demo": demo,
+    "generate": generate,
+    "verify": verify,
+    "inspect": inspect,
+    "models": models,
+}
+
+
+class OneLineParser(ArgumentParser):
+    """An argument parser whose error is one line that points to the help."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `blockdraft argv` and return its exit code; argparse's own exits raise SystemExit."""
+    make_output_safe()
+    args = build_parser().parse_args(argv)
+    run: Callable[[Namespace], int] = args.run
+    show_traceback: bool = args.traceback
+    try:
+        with warnings_on_stderr():
+            code = run(args)
+        sys.stdout.flush()
+        return code
+    except Error as error:
+        return report(error, f"blockdraft: error: {error}", code=2, full=show_traceback)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        discard_stdout()
+        return 141  # what a shell reports for a program ended by SIGPIPE
+    except Exception as error:  # noqa: BLE001 - a defect of ours, told in one line
+        text = f"blockdraft: unexpected {type(error).__name__}: {error} (--traceback shows where)"
+        return report(error, text, code=1, full=show_traceback)
+
+
+def build_parser() -> ArgumentParser:
+    parser = OneLineParser(
+        prog="blockdraft",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"blockdraft {__version__}")
+    parser.set_defaults(traceback=False)
+    _add_traceback_flag(parser)
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        subparser = subparsers.add_parser(
+            name,
+            help=command.SUMMARY,
+            description=f"{command.SUMMARY[0].upper()}{command.SUMMARY[1:]}.",
+            epilog=command.EPILOG,
+            formatter_class=RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        command.add_arguments(subparser)
+        _add_traceback_flag(subparser)
+        subparser.set_defaults(run=command.run)
+    return parser
+
+
+def _add_traceback_flag(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--traceback", action="store_true", default=SUPPRESS, help="show where an error came from"
+    )
+
+
+def report(error: BaseException, text: str, *, code: int, full: bool) -> int:
+    """Say one line about `error`, or its traceback when `full`; returns `code`."""
+    if full:
+        traceback.print_exception(error)
+    say(" ".join(text.split()))
+    return code
+
+
+def make_output_safe() -> None:
+    """A character that the terminal can't show is replaced, instead of ending the program."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def discard_stdout() -> None:
+    """Point stdout at nothing, so that its last flush does not complain again."""
+    with suppress(io.UnsupportedOperation):  # raised where no file is behind it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def warnings_on_stderr() -> Generator[None, None, None]:
+    """Blockdraft's log messages go to stderr, one line each, for as long as a command runs."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("blockdraft: %(levelname)s: %(message)s"))
+    logger = logging.getLogger("blockdraft")
+    was_propagating = logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = was_propagating
+
+
+if __name__ == "__main__":
+    sys.exit(main())

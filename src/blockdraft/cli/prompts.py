@@ -1,0 +1,170 @@
+"""Prompts from a file, an argument or standard input, checked before any model is loaded.
+
+It applies no chat template and knows no tokenizer.
+"""
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import cast
+
+from blockdraft.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptRecord:
+    """One conversation to be had: user turns as text, or one prompt as ready token ids."""
+
+    id: str
+    category: str = ""
+    turns: tuple[str, ...] = ()
+    prompt_ids: tuple[int, ...] | None = None
+
+    @property
+    def prompts(self) -> tuple[str | tuple[int, ...], ...]:
+        """The turns, or the one prompt of ready ids."""
+        return self.turns if self.prompt_ids is None else (self.prompt_ids,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptSet:
+    """What to answer. In a set from a file, one bad prompt does not end the others' run."""
+
+    records: tuple[PromptRecord, ...]
+    from_file: bool = False
+
+    @property
+    def num_turns(self) -> int:
+        return sum(len(record.prompts) for record in self.records)
+
+
+def read_prompts(args: Namespace) -> PromptSet | None:
+    """The prompts that the arguments name; None when they name none.
+
+    Raises ConfigError for arguments that contradict each other and for a file that is missing or
+    malformed, naming the line.
+    """
+    prompt: str | None = args.prompt
+    file: str | None = args.prompts
+    prompt_ids: tuple[int, ...] | None = args.prompt_ids
+    limit: int | None = args.limit
+    named = [text for text in (prompt, file, prompt_ids) if text is not None]
+    if len(named) > 1:
+        raise ConfigError(
+            "prompts come from one place: a prompt argument, --prompts or --prompt-ids"
+        )
+    if limit is not None and file is None:
+        raise ConfigError("--limit counts the prompts of a file, so it needs --prompts FILE")
+    if prompt_ids is not None and (args.raw or args.system or args.template_arg):
+        raise ConfigError("--prompt-ids are final; drop --raw, --system and --template-arg")
+    if args.raw and (args.system or args.template_arg):
+        raise ConfigError("--raw applies no chat template; drop --system and --template-arg")
+    records: tuple[PromptRecord, ...]
+    if file is not None:
+        records = read_prompt_file(Path(file))[:limit]
+    elif prompt_ids is not None:
+        records = (PromptRecord(id="prompt", prompt_ids=prompt_ids),)
+    elif prompt is not None:
+        records = (PromptRecord(id="prompt", turns=(_checked_text(prompt, "the prompt"),)),)
+    else:
+        return None
+    _check_raw(records, raw=args.raw)
+    return PromptSet(records=records, from_file=file is not None)
+
+
+def builtin_prompts() -> PromptSet:
+    """A few prompts of different kinds that are part of the package."""
+    path = Path(str(files("blockdraft.builtin") / "prompts.jsonl"))
+    return PromptSet(records=read_prompt_file(path))
+
+
+def read_stdin() -> PromptSet:
+    """All of standard input as one prompt, its last line break removed."""
+    if sys.stdin.isatty():
+        raise ConfigError(
+            "no prompt: give one as an argument, on standard input, in --prompts or as --prompt-ids"
+        )
+    try:
+        text = sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"standard input is not UTF-8: {error.reason}") from error
+    text = _checked_text(text.removesuffix("\n"), "standard input")
+    return PromptSet(records=(PromptRecord(id="prompt", turns=(text,)),))
+
+
+def read_prompt_file(path: Path) -> tuple[PromptRecord, ...]:
+    """The records of a JSON-lines file, at least one.
+
+    Lines end at a line feed only, since U+2028 and its like may stand inside a prompt. Raises
+    ConfigError that names the line and what is wrong with it.
+    """
+    try:
+        lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    except OSError as error:
+        raise ConfigError(f"can't read prompts from {path}: {error.strerror}") from error
+    records: dict[str, PromptRecord] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        record = parse_record(line, f"{path}, line {number}")
+        if record.id in records:
+            raise ConfigError(f"{path}, line {number}: id {record.id!r} was used before")
+        records[record.id] = record
+    if not records:
+        raise ConfigError(f'{path} holds no prompts; each line is {{"id": .., "turns": [..]}}')
+    return tuple(records.values())
+
+
+def parse_record(line: bytes, where: str) -> PromptRecord:
+    """One line of a prompt file; `where` heads the error message."""
+    try:
+        value: object = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{where}: not UTF-8 ({error.reason})") from error
+    except ValueError as error:
+        raise ConfigError(f"{where}: not JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f'{where}: not an object like {{"id": .., "turns": [..]}}')
+    fields = cast("dict[str, object]", value)
+    turns = fields.get("turns")
+    if not isinstance(turns, list) or not turns:
+        raise ConfigError(f'{where}: "turns" must be a list of at least one user turn')
+    return PromptRecord(
+        id=_text(fields, "id", where),
+        category=_text(fields, "category", where) if "category" in fields else "",
+        turns=tuple(_turn(turn, where) for turn in cast("list[object]", turns)),
+    )
+
+
+def _text(fields: dict[str, object], name: str, where: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise ConfigError(f'{where}: "{name}" must be a string')
+    return value
+
+
+def _turn(turn: object, where: str) -> str:
+    if not isinstance(turn, str):
+        raise ConfigError(f'{where}: "turns" holds {turn!r:.40}, which is not a string')
+    return _checked_text(turn, where)
+
+
+def _checked_text(text: str, where: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{where}: not valid Unicode text ({error.reason})") from error
+    return text
+
+
+def _check_raw(records: Sequence[PromptRecord], *, raw: bool) -> None:
+    for record in records:
+        if raw and len(record.turns) > 1:
+            raise ConfigError(
+                f"prompt {record.id!r} has {len(record.turns)} turns, and --raw has no way to join "
+                "them; leave it out, or give single turns"
+            )

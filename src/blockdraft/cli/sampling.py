@@ -1,0 +1,51 @@
+"""`SamplingParams` from command-line flags.
+
+A flag that was not given is left to `SamplingParams`, which owns defaults and ranges.
+"""
+
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import replace
+
+from blockdraft.decoding import SamplingParams
+from blockdraft.decoding.params import param_names
+from blockdraft.errors import ConfigError, RequestError
+from blockdraft.target import TextCodec
+
+NEEDS_CODEC = "bad_words"
+NOT_A_FLAG = "processors"
+
+
+def read_sampling(args: Namespace) -> SamplingParams:
+    """All settings but bad words, which need the target's tokenizer (`add_bad_words`)."""
+    names = set(param_names()) - {NEEDS_CODEC, NOT_A_FLAG}
+    given = {name: getattr(args, name, None) for name in names}
+    chosen: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+    if "logit_bias" in chosen:
+        chosen["logit_bias"] = dict(args.logit_bias)
+    if "stop" in chosen:
+        chosen["stop"] = tuple(args.stop)
+    if any(not text for text in args.bad_words or ()):
+        raise RequestError("--bad-words holds an empty text; remove it")
+    return replace(SamplingParams(), **chosen)
+
+
+def add_bad_words(
+    params: SamplingParams, texts: Sequence[str] | None, codec: TextCodec | None
+) -> SamplingParams:
+    """`params` with `texts` banned, each as it stands and after a space."""
+    if not texts:
+        return params
+    if codec is None:
+        raise ConfigError("--bad-words needs a tokenizer and this model has none; use --banned-ids")
+    words = [_word_ids(codec, spelled) for text in texts for spelled in (text, f" {text}")]
+    return replace(params, bad_words=tuple(dict.fromkeys(words)))
+
+
+def _word_ids(codec: TextCodec, text: str) -> tuple[int, ...]:
+    """The ids of `text` alone, without the special tokens that the tokenizer puts around it."""
+    ids, around = codec.encode(text), codec.encode("")
+    num_leading = 0
+    while num_leading < len(around) and ids[num_leading] == around[num_leading]:
+        num_leading += 1
+    return tuple(ids[num_leading : len(ids) - (len(around) - num_leading)])

@@ -1,0 +1,230 @@
+"""What `blockdraft verify` does: plain decoding once, the drafter at every width, and a verdict.
+
+How answers are compared is in `comparison.py`.
+"""
+
+import math
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from blockdraft.cli.answers import AnswerOptions, Conversation
+from blockdraft.cli.comparison import NEAR_TIE, Difference, decode_turn, find_difference
+from blockdraft.cli.console import emit, emit_json, say
+from blockdraft.cli.generation import answer_options, prepare_params
+from blockdraft.cli.pair import Pair, load_pair
+from blockdraft.cli.progress import progress_bar
+from blockdraft.cli.prompts import PromptRecord, builtin_prompts, read_prompts
+from blockdraft.cli.render import figure, stats_json
+from blockdraft.cli.sampling import read_sampling
+from blockdraft.cli.tables import new_table, open_console
+from blockdraft.decoding import AcceptanceStats, NoDrafter, SamplingParams, collect
+from blockdraft.errors import ConfigError, Error
+
+DEFAULT_MAX_NEW_TOKENS = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One turn decoded at one width, against plain decoding."""
+
+    record: PromptRecord
+    turn: int
+    width: int
+    stats: AcceptanceStats
+    difference: Difference | None
+
+
+def verify_promise(args: Namespace) -> int:
+    """Run the command; 1 when an answer differs and its margin does not explain it."""
+    params = read_sampling(args)
+    if args.max_new_tokens is None:
+        params = replace(params, max_new_tokens=DEFAULT_MAX_NEW_TOKENS)
+    _check_args(args, params)
+    if args.exact:
+        args.dtype = "float32"
+    epsilon: float = NEAR_TIE[args.dtype] if args.epsilon is None else args.epsilon
+    prompts = read_prompts(args) or builtin_prompts()
+    pair = load_pair(args)
+    widths = choose_widths(args.widths, pair)
+    params = prepare_params(pair, params, args.bad_words)
+    checks: list[Check] = []
+    num_failed = 0
+    with progress_bar(len(prompts.records), "prompts") as advance:
+        for record in prompts.records:
+            try:
+                options = answer_options(args)
+                checks += check_record(pair, record, params, options, widths, epsilon)
+            except Error as error:
+                if not prompts.from_file:
+                    raise
+                num_failed += 1
+                say(f"prompt {record.id!r}: {error}")
+            advance()
+    if args.json:
+        emit_json(checks_json(pair, checks, widths, epsilon, num_failed), indent=2)
+    else:
+        print_checks(pair, checks, widths, epsilon)
+    explained = all(c.difference is None or c.difference.is_near_tie for c in checks)
+    return 0 if explained and num_failed == 0 else 1
+
+
+def choose_widths(asked: Sequence[int] | None, pair: Pair) -> tuple[int, ...]:
+    """The block sizes to try, each at most the drafter's."""
+    most = pair.drafter.block_size
+    if asked is None:
+        return tuple(sorted({min(2, most), max(most // 2, 1), most}))
+    for width in asked:
+        if not 1 <= width <= most:
+            raise ConfigError(
+                f"--widths has {width}, and this drafter's blocks have 1 to {most} tokens"
+            )
+    return tuple(dict.fromkeys(asked))
+
+
+def check_record(
+    pair: Pair,
+    record: PromptRecord,
+    params: SamplingParams,
+    options: AnswerOptions,
+    widths: Sequence[int],
+    epsilon: float,
+) -> Iterator[Check]:
+    """Check every turn; later turns follow on plain decoding's answers."""
+    conversation = Conversation(pair.target, options)
+    watched = replace(params, logprobs=2)
+    for turn_idx, turn in enumerate(record.prompts):
+        prompt_ids = conversation.encode(turn)
+        plain = collect(prompt_ids, decode_turn(pair, NoDrafter(), prompt_ids, watched))
+        for width in widths:
+            steps = decode_turn(pair, pair.drafter, prompt_ids, params, block_size=width)
+            drafted = collect(prompt_ids, steps)
+            yield Check(
+                record=record,
+                turn=turn_idx,
+                width=width,
+                stats=drafted.stats,
+                difference=find_difference(pair, plain, drafted, params, epsilon),
+            )
+        conversation.add(turn, plain.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WidthCount:
+    """How the answers at one width fared."""
+
+    width: int
+    answers: int
+    identical: int
+    near_ties: int
+    different: int
+    stats: AcceptanceStats
+
+
+def count_by_width(checks: Sequence[Check], widths: Sequence[int]) -> list[WidthCount]:
+    counts: list[WidthCount] = []
+    for width in widths:
+        found = [check for check in checks if check.width == width]
+        stats = AcceptanceStats()
+        for check in found:
+            stats = stats.merge(check.stats)
+        differences = [check.difference for check in found if check.difference is not None]
+        near_ties = sum(difference.is_near_tie for difference in differences)
+        counts.append(
+            WidthCount(
+                width=width,
+                answers=len(found),
+                identical=len(found) - len(differences),
+                near_ties=near_ties,
+                different=len(differences) - near_ties,
+                stats=stats,
+            )
+        )
+    return counts
+
+
+def print_checks(
+    pair: Pair, checks: Sequence[Check], widths: Sequence[int], epsilon: float
+) -> None:
+    """A row a width, then a line for each answer that differs."""
+    conditions = pair.conditions
+    table = new_table(
+        f"{conditions.target} with {conditions.drafter}, {conditions.dtype}, against itself alone",
+        "width",
+        ("answers", "identical", "near-ties", "different", "tokens", "tau"),
+    )
+    for row in count_by_width(checks, widths):
+        counts = (row.width, row.answers, row.identical, row.near_ties, row.different)
+        table.add_row(*map(str, counts), str(row.stats.tokens), figure(row.stats.tau))
+    open_console(stderr=False).print(table)
+    for check in checks:
+        if check.difference is not None:
+            emit(difference_text(check, check.difference, epsilon))
+
+
+def difference_text(check: Check, difference: Difference, epsilon: float) -> str:
+    kind = f"near-tie (under {epsilon:g})" if difference.is_near_tie else "NOT a near-tie"
+    return (
+        f"{check.record.id}, turn {check.turn}, width {check.width}: token {difference.position} "
+        f"is {_id_text(difference.drafted_id)}, plainly {_id_text(difference.plain_id)}; "
+        f"top-two margin {difference.margin:.3g}, {kind}"
+    )
+
+
+def _id_text(token_id: int | None) -> str:
+    return "the end" if token_id is None else str(token_id)
+
+
+def checks_json(
+    pair: Pair,
+    checks: Sequence[Check],
+    widths: Sequence[int],
+    epsilon: float,
+    num_failed: int,
+) -> dict[str, object]:
+    """The same as one document."""
+    counts = count_by_width(checks, widths)
+    return {
+        "conditions": asdict(pair.conditions),
+        "epsilon": epsilon,
+        "failed_prompts": num_failed,
+        "widths": [
+            {
+                "width": row.width,
+                "answers": row.answers,
+                "identical": row.identical,
+                "near_ties": row.near_ties,
+                "different": row.different,
+                "stats": stats_json(row.stats),
+            }
+            for row in counts
+        ],
+        "differences": [
+            {
+                "id": check.record.id,
+                "turn": check.turn,
+                "width": check.width,
+                **asdict(check.difference),
+            }
+            for check in checks
+            if check.difference is not None
+        ],
+    }
+
+
+def _check_args(args: Namespace, params: SamplingParams) -> None:
+    if args.exact and args.dtype not in ("float32", "float64"):
+        raise ConfigError(f"--exact means float32; drop --dtype {args.dtype}")
+    if args.epsilon is not None and not (math.isfinite(args.epsilon) and args.epsilon >= 0):
+        raise ConfigError(f"--epsilon {args.epsilon} is no margin; give a number from 0 on")
+    if args.drafter == "none":
+        raise ConfigError("--drafter none is plain decoding: nothing to compare; give a drafter")
+    if params.is_greedy:
+        return
+    if params.law == "sampled":
+        raise ConfigError(
+            "--law sampled keeps the distribution, not the tokens, so there is nothing to compare; "
+            "drop it"
+        )
+    if params.seed is None:
+        raise ConfigError("sampled answers are equal for equal seeds only; add --seed N")

@@ -1,0 +1,95 @@
+"""Checks a model folder before transformers sees it, so that every mistake gets one plain line.
+
+It reads JSON and the headers of safetensors files, nothing else: no code, no pickle, no weights.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from safetensors import SafetensorError, safe_open
+
+from blockdraft.errors import CheckpointError
+
+PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
+WEIGHTS_NAME = "model.safetensors"
+INDEX_NAME = "model.safetensors.index.json"
+
+
+def check_model_folder(folder: Path) -> None:
+    """Raise CheckpointError unless `folder` is a target: config and complete safetensors files."""
+    config = read_json(folder / "config.json")
+    refuse_drafter(folder, config)
+    for path in weight_files(folder):
+        _check_safetensors(path)
+
+
+def read_json(path: Path) -> Mapping[str, object]:
+    """The JSON object in `path`; CheckpointError when it is missing or something else."""
+    try:
+        parsed: object = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CheckpointError(
+            f"{path.parent} has no {path.name}: give the folder that holds the model's files"
+        ) from error
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise CheckpointError(f"{path} is no valid JSON ({error}): fetch it again") from error
+    if not isinstance(parsed, dict):
+        raise CheckpointError(f"{path} should hold a JSON object, not {type(parsed).__name__}")
+    return cast(dict[str, object], parsed)
+
+
+def refuse_drafter(folder: Path, config: Mapping[str, object]) -> None:
+    """Recognize a DFlash drafter, which calls itself a Qwen3 model and would half load as one."""
+    architectures = config.get("architectures")
+    names = [str(name) for name in cast(list[object], architectures)] if architectures else []
+    if "dflash_config" in config or any(name.startswith("DFlash") for name in names):
+        raise CheckpointError(
+            f"{folder} is a DFlash drafter, not a target: give it as the drafter (--drafter) and "
+            "name the model it was trained for as the target"
+        )
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a folder, one or the shards of its index; all of them exist."""
+    if (folder / INDEX_NAME).exists():
+        names = _shard_names(folder / INDEX_NAME)
+    elif (folder / WEIGHTS_NAME).exists():
+        names = [WEIGHTS_NAME]
+    else:
+        pickles = [path.name for path in folder.iterdir() if path.suffix in PICKLE_SUFFIXES]
+        if pickles:
+            raise CheckpointError(
+                f"{folder} has its weights only as pickle ({pickles[0]}), which can run code when "
+                "read: convert them to safetensors first"
+            )
+        raise CheckpointError(f"{folder} has no weights: expected {WEIGHTS_NAME} or {INDEX_NAME}")
+    for name in names:
+        if not (folder / name).is_file():
+            raise CheckpointError(f"{folder} lacks the weight file {name}: fetch it again")
+    return [folder / name for name in names]
+
+
+def _shard_names(index: Path) -> list[str]:
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise CheckpointError(f"{index} has no weight_map: fetch it again")
+    names = sorted({str(name) for name in cast(dict[str, object], weight_map).values()})
+    for name in names:
+        if Path(name).name != name or not name.endswith(".safetensors"):
+            raise CheckpointError(
+                f"{index} names {name!r} as a weight file: only safetensors files of the same "
+                "folder are read"
+            )
+    return names
+
+
+def _check_safetensors(path: Path) -> None:
+    try:
+        with safe_open(str(path), framework="pt"):
+            pass
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"{path} is no complete safetensors file ({error}): fetch it again"
+        ) from error

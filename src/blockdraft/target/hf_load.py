@@ -1,0 +1,77 @@
+"""Reads models and tokenizers from a checked folder through transformers, safely and silently.
+
+Never runs code from a checkpoint and never fills in weights that are missing. `Any` is tolerated
+in this file because transformers is untyped.
+"""
+
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+
+from blockdraft.errors import CheckpointError
+from blockdraft.target.quiet import first_line, quiet
+from blockdraft.target.text import TextCodec, Tokenizer
+
+# What transformers is known to raise for files it can't read; no common base class exists.
+READ_ERRORS = (
+    OSError,
+    ValueError,
+    KeyError,
+    RuntimeError,
+    TypeError,
+    AttributeError,
+    ImportError,
+    SafetensorError,
+    StrictDataclassError,
+)
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
+
+
+def load_model(folder: Path, dtype: torch.dtype, attn: str | None) -> PreTrainedModel:
+    """The model in `folder`, all of its weights read from there; CheckpointError otherwise."""
+    loader: Any = AutoModelForCausalLM
+    try:
+        with quiet():
+            model, report = loader.from_pretrained(
+                folder,
+                dtype=dtype,
+                attn_implementation=attn,
+                use_safetensors=True,
+                trust_remote_code=False,
+                local_files_only=True,
+                output_loading_info=True,
+            )
+    except READ_ERRORS as error:
+        raise CheckpointError(f"{folder} can't be loaded: {first_line(error)}") from error
+    missing = sorted(str(key) for key in report["missing_keys"])
+    if missing:
+        raise CheckpointError(
+            f"{folder} lacks {len(missing)} weights, the first is {missing[0]}: fetch it again"
+        )
+    mismatched = sorted(str(key) for key in report["mismatched_keys"])
+    if mismatched:
+        raise CheckpointError(
+            f"{folder} has weights of another shape than its config: {mismatched[0]}"
+        )
+    return cast(PreTrainedModel, model)
+
+
+def load_text(folder: Path, name: str) -> TextCodec | None:
+    """The tokenizer in `folder`, None when there is none; CheckpointError when it is damaged."""
+    if not any((folder / file).exists() for file in TOKENIZER_FILES):
+        return None
+    loader: Any = AutoTokenizer
+    try:
+        with quiet():
+            tokenizer = loader.from_pretrained(
+                folder, trust_remote_code=False, local_files_only=True
+            )
+    except Exception as error:  # the tokenizer library raises bare ones
+        raise CheckpointError(
+            f"the tokenizer in {folder} can't be loaded: {first_line(error)}"
+        ) from error
+    return TextCodec(cast(Tokenizer, tokenizer), name)

@@ -1,0 +1,84 @@
+"""The flags cover the settings they stand for, and their help tells the truth."""
+
+import re
+from argparse import ArgumentParser, Namespace
+from dataclasses import fields
+
+import pytest
+
+from blockdraft.cli import generate, verify
+from blockdraft.cli.args import add_sampling_args
+from blockdraft.cli.sampling import NOT_A_FLAG, read_sampling
+from blockdraft.decoding import SamplingParams
+from blockdraft.decoding.params import param_names
+from blockdraft.errors import RequestError
+
+
+def parse(*argv: str) -> Namespace:
+    parser = ArgumentParser()
+    generate.add_arguments(parser)
+    return parser.parse_args(argv)
+
+
+def test_every_setting_has_a_flag() -> None:
+    """S15: no sampling setting is left out of the command line."""
+    assert set(param_names()) - set(vars(parse())) == {NOT_A_FLAG}
+
+
+def test_no_flag_means_the_default_of_the_setting() -> None:
+    assert read_sampling(parse()) == SamplingParams()
+
+
+def test_every_flag_reaches_its_setting() -> None:
+    """S15: no sampling flag is parsed and dropped."""
+    args = parse(
+        *("--max-new-tokens", "9", "--temperature", "0.5", "--top-k", "4", "--top-p", "0.9"),
+        *("--min-p", "0.1", "--repetition-penalty", "1.1", "--presence-penalty", "-0.5"),
+        *("--frequency-penalty", "0.25", "--logit-bias", "3=-2", "--logit-bias", "4=1.5"),
+        *("--allowed-ids", "1,2", "--banned-ids", "5", "--min-tokens", "2", "--stop-ids", "6,7"),
+        *("--stop", "END", "--stop", "\n\n", "--ignore-eos", "--seed", "11", "--logprobs", "2"),
+        *("--law", "sampled"),
+    )
+    assert read_sampling(args) == SamplingParams(
+        max_new_tokens=9,
+        temperature=0.5,
+        top_k=4,
+        top_p=0.9,
+        min_p=0.1,
+        repetition_penalty=1.1,
+        presence_penalty=-0.5,
+        frequency_penalty=0.25,
+        logit_bias={3: -2.0, 4: 1.5},
+        allowed_ids=(1, 2),
+        banned_ids=(5,),
+        min_tokens=2,
+        stop_ids=(6, 7),
+        stop=("END", "\n\n"),
+        ignore_eos=True,
+        seed=11,
+        logprobs=2,
+        law="sampled",
+    )
+
+
+def test_an_empty_bad_word_is_refused() -> None:
+    with pytest.raises(RequestError, match="--bad-words"):
+        read_sampling(parse("--bad-words", ""))
+
+
+def test_help_states_the_defaults_of_sampling_params() -> None:
+    parser = ArgumentParser()
+    add_sampling_args(parser)
+    stated = re.findall(r"--([a-z-]+) [NX]\s.*?\(default:\s+([\d.]+)\)", parser.format_help(), re.S)
+    defaults = {field.name: field.default for field in fields(SamplingParams)}
+    assert len(stated) >= 9
+    for flag, value in stated:
+        assert float(value) == defaults[flag.replace("-", "_")], flag
+
+
+def test_verify_takes_the_same_sampling_flags() -> None:
+    parser = ArgumentParser()
+    verify.add_arguments(parser)
+    args = parser.parse_args(["--temperature", "0.7", "--seed", "3", "--widths", "2,4"])
+    assert read_sampling(args) == SamplingParams(temperature=0.7, seed=3)
+    assert args.widths == (2, 4)

@@ -1,0 +1,111 @@
+"""Exit codes, error lines and quick help of the command itself."""
+
+import logging
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+
+import pytest
+
+from blockdraft import __version__, errors
+from blockdraft.cli import models
+from blockdraft.cli.main import COMMANDS, main
+
+HEAVY = ("torch", "transformers", "rich", "huggingface_hub", "safetensors")
+
+
+def raising(error: BaseException) -> Callable[[Namespace], int]:
+    def run(args: Namespace) -> int:
+        raise error
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS), ["generate", "--top-k"]],
+    ids=" ".join,
+)
+def test_help_and_argument_errors_import_nothing_heavy(argv: list[str]) -> None:
+    """Stands for the 0.3 s of --help: what takes long is not imported."""
+    code = (
+        "import sys\nfrom blockdraft.cli.main import main\n"
+        f"try:\n    main({argv!r})\nexcept SystemExit:\n    pass\n"
+        f"print(sorted(set({HEAVY!r}) & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_version_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        main(["--version"])
+    assert exit_info.value.code == 0
+    assert capsys.readouterr().out == f"blockdraft {__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    assert f"  blockdraft {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "argv", [[], ["nonsense"], ["models", "--jsn"], ["generate", "--seed", "x"]], ids=" ".join
+)
+def test_an_argument_error_is_one_line(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        main(argv)
+    assert exit_info.value.code == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1 and "--help)" in output.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (errors.ConfigError("bad"), 2, "blockdraft: error: bad\n"),
+        (errors.CheckpointError("bad\n  file"), 2, "blockdraft: error: bad file\n"),
+        (errors.RequestError("bad"), 2, "blockdraft: error: bad\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (BrokenPipeError(), 141, ""),
+        (KeyError("x"), 1, "blockdraft: unexpected KeyError: 'x' (--traceback shows where)\n"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_errors_become_exit_codes(
+    error: BaseException,
+    code: int,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(models, "run", raising(error))
+    assert main(["models"]) == code
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("", line)
+
+
+@pytest.mark.parametrize("argv", [["--traceback", "models"], ["models", "--traceback"]])
+def test_a_traceback_is_shown_on_request(
+    argv: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(models, "run", raising(KeyError("x")))
+    assert main(argv) == 1
+    assert "in run" in capsys.readouterr().err
+
+
+def test_warnings_go_to_stderr_while_a_command_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(args: Namespace) -> int:
+        logging.getLogger("blockdraft").warning("careful")
+        return 0
+
+    monkeypatch.setattr(models, "run", run)
+    assert main(["models"]) == 0
+    assert capsys.readouterr().err == "blockdraft: WARNING: careful\n"
+    assert logging.getLogger("blockdraft").handlers == []
