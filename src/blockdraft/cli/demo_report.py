@@ -82,8 +82,8 @@ def conditions_text(conditions: Conditions) -> str:
     """What was run, on what, in three lines."""
     rows = conditions.batch_invariant
     padding = (
-        f"every target pass padded to {rows} rows (plain ones too), so texts are equal by "
-        "construction"
+        f"every target pass padded to {rows} rows, so texts are equal by construction (this costs "
+        "plain decoding some time: compare --dtype float32 --batch-invariant off)"
         if rows is not None
         else "target passes as they come, so rounding may differ between the two ways"
     )

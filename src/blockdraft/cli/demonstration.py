@@ -15,6 +15,7 @@ from blockdraft.cli.answers import AnswerOptions, Conversation
 from blockdraft.cli.comparison import NEAR_TIE
 from blockdraft.cli.console import emit_json
 from blockdraft.cli.demo_report import Entry, conditions_text, demo_json, entry_text, result_table
+from blockdraft.cli.hardware import busy_text
 from blockdraft.cli.pair import Pair, load_pair
 from blockdraft.cli.prompts import PromptRecord, builtin_prompts, read_prompt_file
 from blockdraft.cli.race import run_lane, run_race
@@ -34,9 +35,12 @@ def demonstrate(args: Namespace) -> int:
     prompts = builtin_prompts().records if file is None else read_prompt_file(Path(file))
     records = prompts[: args.limit]
     params = SamplingParams(max_new_tokens=args.max_new_tokens)
+    busy = busy_text()
     pair = load_pair(args)
     watched = open_console(stderr=True)
     watched.print(Text(conditions_text(pair.conditions)))
+    if busy is not None:
+        watched.print(Text(busy), style="bold yellow")
     watched.print(Text(LEGEND), style="dim")
     warm_up(pair, records[0], params)
     entries = [

@@ -31,6 +31,16 @@ def describe_hardware(device: str) -> Hardware:
     return Hardware(machine, software)
 
 
+def busy_text() -> str | None:
+    """A warning when other programs keep the processor busy just now; None when it is idle."""
+    if not hasattr(os, "getloadavg"):
+        return None
+    load, num_cores = os.getloadavg()[0], _num_cores()
+    if load < num_cores:
+        return None
+    return f"the machine is busy (load {load:.1f} on {num_cores} cores): times will be unreliable"
+
+
 def _cpu_name() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

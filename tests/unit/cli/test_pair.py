@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 import pytest
 
 from blockdraft.cli import generate
-from blockdraft.cli.hardware import describe_hardware
+from blockdraft.cli.hardware import busy_text, describe_hardware
 from blockdraft.cli.pair import choose_drafter, load_pair
 from blockdraft.errors import ConfigError, Error
 
@@ -48,3 +48,11 @@ def test_hardware_has_words_for_machine_and_software() -> None:
     hardware = describe_hardware("cpu")
     assert "cores" in hardware.machine
     assert "torch" in hardware.software and "Python 3." in hardware.software
+
+
+def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P01: times taken beside other work mislead."""
+    monkeypatch.setattr("os.getloadavg", lambda: (0.0, 9.0, 9.0))
+    assert busy_text() is None
+    monkeypatch.setattr("os.getloadavg", lambda: (999.0, 0.0, 0.0))
+    assert "load 999.0" in (busy_text() or "")
