@@ -111,8 +111,10 @@ class BlockDrafter(nn.Module):
         self, hidden: Float[Tensor, "batch width hidden"], head: LMHead
     ) -> Float[Tensor, "batch slots vocab"]:
         """Logits of the drafted slots (all but the anchor's), scaled and soft-capped."""
-        # Contiguous, since CPU matrix kernels are several times slower on a strided view.
-        scores = head(hidden[:, 1:].contiguous()) * self.config.output_multiplier
+        # One flat list of rows: CPU kernels for bfloat16 are many times slower on a strided batch.
+        slots = hidden[:, 1:].flatten(0, 1)
+        scores = head(slots).unflatten(0, (len(hidden), hidden.shape[1] - 1))
+        scores = scores * self.config.output_multiplier
         cap = self.config.final_logit_softcapping
         return scores if cap is None else cap * torch.tanh(scores / cap)
 
