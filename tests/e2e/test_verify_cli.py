@@ -52,7 +52,7 @@ def test_demo_is_identical_and_separates_result_from_show(
     assert main(argv) == 0
     output = capsys.readouterr()
     assert "math (2)" in output.out and "all (4)" in output.out
-    assert "padded to 8 rows" in output.out
+    assert "padded to 8 rows" in output.out and "without padding" in output.out
     assert output.err.count("identical: yes") == 4
     assert "drafted and accepted" in output.err
 
@@ -73,4 +73,15 @@ def test_demo_json(text_pair: list[str], prompt_file: Path, capsys: Capture) -> 
         assert entry["identical"] and entry["difference"] is None
         assert entry["plain"]["tau"] == 1.0
         assert entry["plain"]["tokens"] == entry["drafted"]["tokens"] == len(entry["token_ids"])
-    assert document["totals"]["all"]["prompts"] == 3
+    total = document["totals"]["all"]
+    assert total["prompts"] == total["identical"] == 3
+    assert total["plain_unpadded"]["tau"] == 1.0
+    assert total["speedup_over_unpadded"] > 0
+
+
+def test_demo_without_padding(text_pair: list[str], prompt_file: Path, capsys: Capture) -> None:
+    argv = ["demo", *text_pair, "--prompts", str(prompt_file), "--limit", "1", "--json"]
+    argv += ["--dtype", "float32", "--batch-invariant", "off", "--max-new-tokens", "8"]
+    assert main(argv) == 0
+    total = json.loads(capsys.readouterr().out)["totals"]["all"]
+    assert total["plain_unpadded"] is None and total["speedup_over_unpadded"] is None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypedDict, cast
 
 import pytest
-from safetensors.torch import load_file
+from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType]: bare PathLike
 
 from blockdraft import SamplingParams, generate, load_drafter, load_target
 from blockdraft.decoding import NoDrafter

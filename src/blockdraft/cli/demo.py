@@ -19,8 +19,9 @@ How it measures: both ways use the same target and the same code, one prompt aft
 a warm-up that is not counted. Seconds run from the start of a request to its last token, with the
 prefills of target and drafter inside and the time for this display taken out; with --repeats they
 are medians. Decoding is greedy. By default every target pass is padded to one number of rows, so
-that the texts are equal by construction also in bfloat16. Padding costs plain decoding some time:
-judge the gain also by --dtype float32 --batch-invariant off.
+that the texts are equal by construction also in bfloat16. Padding costs plain decoding some time,
+so plain decoding is also timed without it, and both gains are printed. --batch-invariant off races
+without padding.
 
 The table goes to stdout, what you watch to stderr. Exit code 1: a text differs by more than a
 near-tie of the target.

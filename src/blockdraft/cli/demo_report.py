@@ -18,11 +18,15 @@ from blockdraft.decoding import AcceptanceStats, SamplingParams
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """The race on one turn of one prompt."""
+    """The race on one turn of one prompt.
+
+    `unpadded` is plain decoding without padded passes, where the race had them.
+    """
 
     record: PromptRecord
     turn: int
     race: Race
+    unpadded: AcceptanceStats | None = None
 
     @property
     def name(self) -> str:
@@ -39,16 +43,23 @@ class Summary:
     num_identical: int
     plain: AcceptanceStats
     drafted: AcceptanceStats
+    unpadded: AcceptanceStats | None
 
     @property
     def speedup(self) -> float | None:
         """Tokens per second with the drafter over those without."""
         return speedup(self.plain, self.drafted)
 
+    @property
+    def speedup_over_unpadded(self) -> float | None:
+        """The same over plain decoding that pads nothing."""
+        return None if self.unpadded is None else speedup(self.unpadded, self.drafted)
+
 
 def summarize(entries: Sequence[Entry]) -> Summary:
-    plain = drafted = AcceptanceStats()
+    plain = drafted = unpadded = AcceptanceStats()
     for entry in entries:
+        unpadded = unpadded.merge(entry.unpadded or AcceptanceStats())
         plain = plain.merge(entry.race.plain.stats)
         drafted = drafted.merge(entry.race.drafted.stats)
     return Summary(
@@ -56,6 +67,7 @@ def summarize(entries: Sequence[Entry]) -> Summary:
         num_identical=sum(entry.race.difference is None for entry in entries),
         plain=plain,
         drafted=drafted,
+        unpadded=unpadded if unpadded.requests == len(entries) else None,
     )
 
 
@@ -82,8 +94,7 @@ def conditions_text(conditions: Conditions) -> str:
     """What was run, on what, in three lines."""
     rows = conditions.batch_invariant
     padding = (
-        f"every target pass padded to {rows} rows, so texts are equal by construction (this costs "
-        "plain decoding some time: compare --dtype float32 --batch-invariant off)"
+        f"every target pass padded to {rows} rows, so texts are equal by construction"
         if rows is not None
         else "target passes as they come, so rounding may differ between the two ways"
     )
@@ -137,6 +148,17 @@ def result_table(entries: Sequence[Entry]) -> Table:
     return table
 
 
+def unpadded_text(entries: Sequence[Entry]) -> str | None:
+    """What padding costs plain decoding, group by group; None where nothing was padded."""
+    parts = [
+        f"{name}: {figure(summary.unpadded.tokens_per_second, 1)} tok/s, with the drafter (padded) "
+        f"{figure(summary.speedup_over_unpadded)}x that"
+        for name, summary in summaries(entries).items()
+        if summary.unpadded is not None
+    ]
+    return f"plain decoding without padding: {'; '.join(parts)}" if parts else None
+
+
 def _mark(entry: Entry) -> str:
     return " *" if repeats_itself(entry.race.drafted.token_ids) else ""
 
@@ -178,6 +200,7 @@ def _entry_json(entry: Entry) -> dict[str, object]:
         "text": race.drafted.text,
         "plain": stats_json(race.plain.stats),
         "drafted": stats_json(race.drafted.stats),
+        "plain_unpadded": None if entry.unpadded is None else stats_json(entry.unpadded),
         "speedup": speedup(race.plain.stats, race.drafted.stats),
         "identical": race.difference is None,
         "difference": None if race.difference is None else asdict(race.difference),
@@ -192,4 +215,6 @@ def _summary_json(summary: Summary) -> dict[str, object]:
         "plain": stats_json(summary.plain),
         "drafted": stats_json(summary.drafted),
         "speedup": summary.speedup,
+        "plain_unpadded": None if summary.unpadded is None else stats_json(summary.unpadded),
+        "speedup_over_unpadded": summary.speedup_over_unpadded,
     }

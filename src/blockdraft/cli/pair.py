@@ -17,6 +17,7 @@ from blockdraft.cli.hardware import describe_hardware
 from blockdraft.cli.values import BatchInvariant
 from blockdraft.decoding import Drafter
 from blockdraft.errors import ConfigError
+from blockdraft.target import HFTarget
 
 UNTRAINED_BLOCK_SIZE = 8
 """The block of prompt lookup, which was not trained for one."""
@@ -71,15 +72,7 @@ def load_pair(args: Namespace) -> Pair:
     rows = _invariant_rows(args.batch_invariant, args.dtype, drafter_name, width)
     if threads is not None:
         torch.set_num_threads(threads)
-    say_progress(f"loading target {args.target} in {args.dtype}")
-    target = load_target(
-        args.target,
-        dtype=args.dtype,
-        device=_checked_device(args.device),
-        revision=args.revision,
-        batch_invariant=rows,
-        report=say_progress,
-    )
+    target = load_chosen_target(args, rows)
     drafter = load_drafter(
         drafter_name, target, taps=taps, block_size=block_size, revision=revision
     )
@@ -96,6 +89,19 @@ def load_pair(args: Namespace) -> Pair:
         software=hardware.software,
     )
     return Pair(target, drafter, conditions)
+
+
+def load_chosen_target(args: Namespace, batch_invariant: int | None) -> HFTarget:
+    """The target that the arguments name, its passes padded to so many rows or not at all."""
+    say_progress(f"loading target {args.target} in {args.dtype}")
+    return load_target(
+        args.target,
+        dtype=args.dtype,
+        device=_checked_device(args.device),
+        revision=args.revision,
+        batch_invariant=batch_invariant,
+        report=say_progress,
+    )
 
 
 def choose_drafter(target: str, drafter: str | None) -> str:

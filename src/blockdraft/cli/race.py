@@ -88,6 +88,13 @@ def run_lane(
     return collect(prompt_ids, commits)
 
 
+def time_plain(
+    pair: Pair, prompt_ids: tuple[int, ...], params: SamplingParams, num_repeats: int
+) -> Completion:
+    """Plain decoding alone, with median times."""
+    return _typical([run_lane(pair, "plain", prompt_ids, params) for _ in range(num_repeats)])
+
+
 def _typical(runs: list[Completion]) -> Completion:
     """The first run, with the median times of all."""
     stats = runs[0].stats.with_time(

@@ -99,6 +99,6 @@ def written_race(
         if name == "drafted":
             lane.add(commit)
 
-    console.print(Text(heading))
+    console.print(Text(heading), soft_wrap=True)
     yield watch
     console.print(lane.text, soft_wrap=True)

@@ -9,7 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-WIDTH_ELSEWHERE = 140
+WIDTH_ELSEWHERE = 240
 
 
 def open_console(*, stderr: bool) -> Console:

@@ -20,7 +20,7 @@ Each prompt is decoded plainly once and with the drafter at every width (a width
 Where an answer differs, you see the first differing position and the target's top-two margin there,
 in logits. A margin under --epsilon is a near-tie: passes over different numbers of rows round
 differently, and one rounding turned the choice. Default epsilon: 1e-9 for float64, 1e-3 for
-float32, 0.5 for bfloat16.
+float32, 1 for bfloat16.
 
 Exit code 0: every answer is identical or parts at a near-tie. 1: some answer differs otherwise, or
 a prompt of the file could not be served.

@@ -113,8 +113,8 @@ class BlockDrafter(nn.Module):
         """Logits of the drafted slots (all but the anchor's), scaled and soft-capped."""
         # One flat list of rows: CPU kernels for bfloat16 are many times slower on a strided batch.
         slots = hidden[:, 1:].flatten(0, 1)
-        scores = head(slots).unflatten(0, (len(hidden), hidden.shape[1] - 1))
-        scores = scores * self.config.output_multiplier
+        flat = head(slots) * self.config.output_multiplier
+        scores = flat.view(len(hidden), hidden.shape[1] - 1, flat.shape[-1])
         cap = self.config.final_logit_softcapping
         return scores if cap is None else cap * torch.tanh(scores / cap)
 

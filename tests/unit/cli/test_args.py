@@ -8,6 +8,7 @@ import pytest
 
 from blockdraft.cli import generate, verify
 from blockdraft.cli.args import add_sampling_args
+from blockdraft.cli.comparison import NEAR_TIE
 from blockdraft.cli.sampling import NOT_A_FLAG, read_sampling
 from blockdraft.decoding import SamplingParams
 from blockdraft.decoding.params import param_names
@@ -82,3 +83,10 @@ def test_verify_takes_the_same_sampling_flags() -> None:
     args = parser.parse_args(["--temperature", "0.7", "--seed", "3", "--widths", "2,4"])
     assert read_sampling(args) == SamplingParams(temperature=0.7, seed=3)
     assert args.widths == (2, 4)
+
+
+def test_help_states_the_margins_of_near_ties() -> None:
+    words = " ".join(verify.EPILOG.split())
+    for dtype, margin in NEAR_TIE.items():
+        number = re.search(rf"([\d.e-]+) for {dtype}", words)
+        assert number is not None and float(number[1]) == margin

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -14,6 +15,7 @@ from blockdraft.cli.demo_report import (
     entry_text,
     result_table,
     summaries,
+    unpadded_text,
 )
 from blockdraft.cli.pair import Conditions
 from blockdraft.cli.prompts import PromptRecord
@@ -79,6 +81,16 @@ def test_the_table_says_where_a_text_differs() -> None:
     assert any("m1" in line and "2.00x" in line and "yes" in line for line in lines)
     assert any("c1" in line and "no (token 3)" in line for line in lines)
     assert any("all (3)" in line and "2 of 3" in line for line in lines)
+
+
+def test_a_gain_over_padded_plain_decoding_is_not_all_that_is_told() -> None:
+    """P01: the baseline is named, and the faster one is there too."""
+    assert unpadded_text(ENTRIES) is None
+    unpadded = AcceptanceStats(requests=1, steps=8, tokens=9, seconds=1.0)
+    text = unpadded_text([replace(one, unpadded=unpadded) for one in ENTRIES])
+    assert text is not None
+    assert "math: 9.0 tok/s, with the drafter (padded) 0.33x that" in text
+    assert "all: 9.0 tok/s" in text
 
 
 def test_one_line_on_a_race() -> None:
