@@ -72,7 +72,7 @@ def test_greedy_answers_to_22_real_prompts_are_those_of_plain_decoding(
     exact_target: HFTarget,
 ) -> None:
     """Ids, finish reason, text and logprobs, float32; and the drafter is wired up right (T04)."""
-    params = SamplingParams(max_new_tokens=40, logprobs=0)
+    params = SamplingParams(max_new_tokens=32, logprobs=0)
     maths = AcceptanceStats()
     for index, (plain, drafted) in enumerate(answers(exact_target, real_prompts(), params)):
         assert drafted.token_ids == plain.token_ids
@@ -89,7 +89,7 @@ def test_greedy_answers_to_22_real_prompts_are_those_of_plain_decoding(
 
 def test_seeded_sampling_with_every_kind_of_processor(exact_target: HFTarget) -> None:
     params = SamplingParams(
-        max_new_tokens=32,
+        max_new_tokens=24,
         temperature=0.8,
         top_k=40,
         top_p=0.95,
@@ -99,7 +99,7 @@ def test_seeded_sampling_with_every_kind_of_processor(exact_target: HFTarget) ->
         frequency_penalty=0.1,
         seed=17,
     )
-    for plain, drafted in answers(exact_target, prompts("mt_bench", 4), params):
+    for plain, drafted in answers(exact_target, prompts("mt_bench", 3), params):
         assert drafted.token_ids == plain.token_ids
 
 
@@ -107,7 +107,7 @@ def test_bfloat16_differs_only_at_near_ties(
     fast_target: HFTarget, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first difference has a top-two margin under the stated epsilon; the rate is printed."""
-    params = SamplingParams(max_new_tokens=40, logprobs=2)
+    params = SamplingParams(max_new_tokens=32, logprobs=2)
     num_answers = num_different = 0
     margins: list[float] = []
     for plain, drafted in answers(fast_target, real_prompts()[::2], params):
@@ -131,8 +131,8 @@ def test_bfloat16_differs_only_at_near_ties(
 def test_batch_invariant_bfloat16_is_equal_bit_for_bit() -> None:
     """Equal by construction: the ids, and the very logprobs."""
     target = load_target("smollm2", dtype="bfloat16", batch_invariant=BLOCK_SIZE)
-    params = SamplingParams(max_new_tokens=48, logprobs=1)
-    for plain, drafted in answers(target, real_prompts()[::3], params):
+    params = SamplingParams(max_new_tokens=32, logprobs=1)
+    for plain, drafted in answers(target, real_prompts()[::4], params):
         assert drafted.token_ids == plain.token_ids
         assert drafted.logprobs == plain.logprobs
 
