@@ -14,7 +14,7 @@ Capture = pytest.CaptureFixture[str]
 
 def test_demo_is_identical(capsys: Capture) -> None:
     """The default settings promise equal texts in bfloat16."""
-    assert main(["demo", "--json", "--max-new-tokens", "64"]) == 0
+    assert main(["demo", "--json", "--max-new-tokens", "48"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["identical"] is True
     assert document["conditions"]["batch_invariant"] == 8
@@ -33,7 +33,7 @@ def test_generate_answers_with_text(capsys: Capture) -> None:
 def test_verify_on_evaluation_prompts(data_dir: Path, capsys: Capture) -> None:
     """C03: a check that a user can run."""
     prompts = str(data_dir / "eval" / "gsm8k.jsonl")
-    argv = ["verify", "--exact", "--prompts", prompts, "--limit", "3", "--json"]
-    assert main([*argv, "--max-new-tokens", "48", "--widths", "3,8"]) == 0
+    argv = ["verify", "--exact", "--prompts", prompts, "--limit", "2", "--json"]
+    assert main([*argv, "--max-new-tokens", "24", "--widths", "3,8"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [row["different"] for row in document["widths"]] == [0, 0]
