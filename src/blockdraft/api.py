@@ -93,6 +93,11 @@ def encode_prompt(
         ids = [part for part in prompt if isinstance(part, int)]
         if len(ids) == len(prompt):
             return tuple(ids)
+        if not all(isinstance(part, dict) for part in prompt):
+            raise RequestError(
+                "the prompt must be a string, a list of messages (role, content), or a list of "
+                "whole numbers, its token ids (of a tensor: .tolist())"
+            )
     codec = target.text
     if codec is None:
         raise RequestError(
@@ -103,8 +108,6 @@ def encode_prompt(
             return tuple(codec.encode(prompt))
         return tuple(codec.chat([Message(role="user", content=prompt)], options.template_args))
     messages = [part for part in prompt if not isinstance(part, int)]
-    if len(messages) != len(prompt):
-        raise RequestError("the prompt mixes token ids and messages; give either")
     return tuple(codec.chat(messages, options.template_args))
 
 
@@ -135,7 +138,11 @@ def stream(
     options: PromptOptions | None = None,
     block_size: int | None = None,
 ) -> Iterator[Commit]:
-    """Like `generate`, one `Commit` a step: new ids, and text that never splits a character."""
+    """Like `generate`, one `Commit` a step: new ids, and text that never splits a character.
+
+    Lazy: decoding, and an error in the request, comes with the first commit asked for. Seconds in
+    the stats include what the consumer does between steps.
+    """
     prompt_ids = encode_prompt(target, prompt, options)
     codec = target.text
     decode_text: DecodeText | None = None if codec is None else codec.decode

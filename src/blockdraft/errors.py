@@ -24,6 +24,10 @@ class RequestError(Error):
     """One request can't be served as asked (prompt, parameters); other requests go on."""
 
 
+class DrafterError(Error):
+    """A drafter broke the contract of the `Drafter` seam (docs/architecture.md)."""
+
+
 class NumericsError(Error):
     """The target produced logits that are not finite, so no token can be chosen from them."""
 

@@ -76,7 +76,7 @@ class PromptLookupState:
                 self._continuations[tuple(self._ids[end - length :])] = end
 
     def propose(self, anchor: int, width: int) -> DraftIds:
-        history = [*self._ids[len(self._ids) - self._max_ngram + 1 :], anchor]
+        history = [*self._ids[max(0, len(self._ids) - self._max_ngram + 1) :], anchor]
         for length in range(min(self._max_ngram, len(history)), 0, -1):
             start = self._continuations.get(tuple(history[len(history) - length :]))
             if start is not None:

@@ -16,7 +16,7 @@ from blockdraft.decoding.interfaces import Draft, DraftIds
 from blockdraft.decoding.params import SamplingParams
 from blockdraft.decoding.rows import RowChain, VocabRow
 from blockdraft.decoding.uniforms import Purpose, Uniforms
-from blockdraft.errors import NumericsError, RequestError
+from blockdraft.errors import DrafterError, NumericsError, RequestError
 
 
 class DraftedBlock(NamedTuple):
@@ -41,16 +41,24 @@ class Chooser:
         self._uniforms = Uniforms(seed)
         self._vocab_size = vocab_size
 
-    def decide_draft(self, draft: Draft, position: int) -> DraftedBlock:
+    def decide_draft(self, draft: Draft, position: int, max_slots: int) -> DraftedBlock:
         """Fix the tokens of a draft whose first slot is output position `position`.
 
-        The request's constraints are applied to draft logits slot by slot, so that the drafter
-        does not propose what the target may not say. This only raises acceptance.
+        Slots beyond `max_slots` are dropped, whatever a drafter returns. The request's constraints
+        are applied to draft logits slot by slot, so that the drafter does not propose what the
+        target may not say. This only raises acceptance. Raises DrafterError for logits that are not
+        over the target's vocabulary.
         """
         if isinstance(draft, DraftIds):
-            ids = _leading(draft.ids, [0 <= i < self._vocab_size for i in draft.ids])
-            return DraftedBlock(ids, None, len(draft.ids))
-        logits = draft.logits
+            drafted = draft.ids[:max_slots]
+            ids = _leading(drafted, [0 <= i < self._vocab_size for i in drafted])
+            return DraftedBlock(ids, None, len(drafted))
+        logits = draft.logits[:max_slots]
+        if logits.shape[-1] != self._vocab_size:
+            raise DrafterError(
+                f"the drafter's logits have {logits.shape[-1]} columns and the target's vocabulary "
+                f"{self._vocab_size}; scatter them over the target's ids, -inf elsewhere"
+            )
         finite = cast(list[bool], logits.amax(-1).isfinite().tolist())
         usable = _leading(range(len(logits)), finite)
         if self._params.law == "sampled" and not self._params.is_greedy:

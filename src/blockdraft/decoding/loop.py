@@ -20,7 +20,7 @@ from blockdraft.decoding.choose import DraftedBlock
 from blockdraft.decoding.completion import Commit, read_logprobs
 from blockdraft.decoding.interfaces import Drafter, TargetModel
 from blockdraft.decoding.params import SamplingParams
-from blockdraft.decoding.request import open_request
+from blockdraft.decoding.request import choose_block_size, open_request
 from blockdraft.decoding.stats import AcceptanceStats, StepCount
 from blockdraft.decoding.text import DecodeText
 
@@ -41,12 +41,13 @@ def decode(
 
     The emitted tokens follow exactly the law of plain decoding with `target`, whatever the
     drafter: greedily, and with a seed under the "argmax" law, they are the very same tokens.
-    `block_size` counts the anchor; None takes the drafter's own. Raises RequestError before
+    `block_size` counts the anchor; None takes the drafter's own, 1 never drafts, a larger one than
+    the drafter's is cut to it. Raises RequestError before
     anything runs, NumericsError when the target's logits are not finite.
     """
     request = open_request(target.spec, prompt_ids, params, decode_text)
     emission, chooser = request.emission, request.chooser
-    block_size = drafter.block_size if block_size is None else min(block_size, drafter.block_size)
+    block_size = choose_block_size(block_size, drafter.block_size)
 
     # Prefill: the prompt enters the target, its last row decides the first token.
     started = clock()
@@ -79,7 +80,8 @@ def decode(
         width = min(block_size, emission.remaining)
         block = NO_DRAFT
         if width > 1:
-            block = chooser.decide_draft(draft_state.propose(anchor, width), position)
+            draft = draft_state.propose(anchor, width)
+            block = chooser.decide_draft(draft, position, max_slots=width - 1)
 
         # Verify: one target pass over anchor and drafts decides one token more than it accepts.
         target_pass = target_state.verify(torch.tensor((anchor, *block.ids)))

@@ -4,9 +4,9 @@ It holds values only; what they do to logits is in `constraints.py` and `shaping
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Literal
+from typing import Literal, cast
 
 from blockdraft.decoding.rows import RowProcessor
 from blockdraft.errors import RequestError
@@ -79,6 +79,10 @@ class SamplingParams:
             raise RequestError(f"law is {self.law!r}; use 'argmax' or 'sampled'")
         if self.allowed_ids is not None and not self.allowed_ids:
             raise RequestError("allowed_ids is empty, so no token may be emitted; leave it unset")
+        for name in ("allowed_ids", "banned_ids", "stop_ids"):
+            _id_tuple(name, getattr(self, name))
+        for word in self.bad_words:
+            _id_tuple("bad_words", word)
         if any(not text for text in self.stop):
             raise RequestError("stop contains an empty string, which matches everywhere; remove it")
         if any(not word for word in self.bad_words):
@@ -116,6 +120,15 @@ def check_ids_in_vocab(name: str, ids: tuple[int, ...] | list[int], vocab_size: 
 def param_names() -> tuple[str, ...]:
     """The names of all settings, for front ends that map their own fields onto them."""
     return tuple(f.name for f in fields(SamplingParams))
+
+
+def _id_tuple(name: str, value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, Sequence) or not all(
+        isinstance(part, int) for part in cast(Sequence[object], value)
+    ):
+        raise RequestError(f"{name} is {value!r}; it must be a sequence of token ids")
 
 
 def _whole(name: str, value: object, low: int, high: int | None) -> None:

@@ -52,6 +52,15 @@ def open_request(
     return Request(chain, Chooser(params, chain, seed, spec.vocab_size), emission)
 
 
+def choose_block_size(asked: int | None, most: int) -> int:
+    """The block size of a request: `most` (the drafter's own), or a narrower one if asked for."""
+    if asked is None:
+        return most
+    if asked < 1:
+        raise RequestError(f"block_size is {asked}; it must be at least 1 (the anchor alone)")
+    return min(asked, most)
+
+
 def _max_tokens(spec: TargetSpec, prompt_len: int, max_new_tokens: int) -> int:
     if prompt_len == 0:
         raise RequestError(

@@ -22,7 +22,7 @@ def search(history: list[int], max_ngram: int, count: int) -> tuple[int, ...]:
 @given(
     st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=6), min_size=1, max_size=4),
     st.integers(0, 2),
-    st.integers(1, 4),
+    st.integers(1, 6),
     st.integers(2, 9),
 )
 def test_lookup_equals_a_brute_force_search(

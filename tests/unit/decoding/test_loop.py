@@ -10,16 +10,18 @@ from torch import Tensor
 
 from blockdraft.decoding import (
     Completion,
+    Draft,
     Drafter,
     DraftIds,
     DraftLogits,
+    Law,
     NoDrafter,
     SamplingParams,
     collect,
     decode,
 )
 from blockdraft.decoding.rows import VocabRow
-from blockdraft.errors import NumericsError, RequestError
+from blockdraft.errors import DrafterError, NumericsError, RequestError
 from blockdraft.testing import (
     ByteTextCodec,
     ListDrafter,
@@ -168,6 +170,64 @@ def test_draft_ids_outside_the_vocabulary_never_reach_the_target() -> None:
     completion = run(TARGET, drafter, SamplingParams(max_new_tokens=5))
     assert completion.token_ids == good
     assert completion.stats.unusable_drafts >= 3
+
+
+class EagerDrafter:
+    """Always proposes more than it was asked for."""
+
+    block_size = 4
+    taps: tuple[int, ...] = ()
+
+    def __init__(self, as_logits: bool) -> None:
+        self._as_logits = as_logits
+        self.context_len = 0
+
+    def open(self) -> "EagerDrafter":
+        return EagerDrafter(self._as_logits)
+
+    def extend(self, ids: Sequence[int], features: Tensor | None) -> None:
+        self.context_len += len(ids)
+
+    def propose(self, anchor: int, width: int) -> Draft:
+        if self._as_logits:
+            return DraftLogits(torch.zeros(width + 20, VOCAB, dtype=torch.float64))
+        return DraftIds((anchor,) * (width + 20))
+
+
+@pytest.mark.parametrize("as_logits", [True, False])
+@pytest.mark.parametrize("law", ["argmax", "sampled"])
+def test_a_drafter_that_proposes_too_much_is_cut_to_the_width(as_logits: bool, law: Law) -> None:
+    """No surplus draft is verified, so neither block size nor context limit is overrun."""
+    target = ScriptedTarget(hashed_logits(VOCAB, seed=2), VOCAB, max_context_len=12)
+    params = SamplingParams(temperature=1.0 if law == "sampled" else 0.0, law=law, seed=1)
+    completion = run(target, EagerDrafter(as_logits), params)
+    assert (len(completion.token_ids), completion.finish_reason) == (10, "length")
+    assert len(completion.stats.drafted) <= 3
+    if law == "argmax":
+        assert completion.token_ids == run(target, NoDrafter(), params).token_ids
+
+
+class NarrowDrafter(EagerDrafter):
+    """Drafts over a vocabulary that is not the target's."""
+
+    def open(self) -> "NarrowDrafter":
+        return NarrowDrafter(self._as_logits)
+
+    def propose(self, anchor: int, width: int) -> Draft:
+        return DraftLogits(torch.zeros(width - 1, VOCAB + 10))
+
+
+@pytest.mark.parametrize("law", ["argmax", "sampled"])
+def test_draft_logits_over_another_vocabulary_are_an_error_of_the_drafter(law: Law) -> None:
+    params = SamplingParams(temperature=1.0, law=law)
+    with pytest.raises(DrafterError, match="19 columns and the target's vocabulary 9"):
+        run(TARGET, NarrowDrafter(True), params)
+
+
+@pytest.mark.parametrize("block_size", [0, -3])
+def test_a_block_size_below_one_is_refused(block_size: int) -> None:
+    with pytest.raises(RequestError, match="block_size"):
+        next(decode(TARGET, NoDrafter(), PROMPT, SamplingParams(), block_size=block_size))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

@@ -49,6 +49,9 @@ def test_a_bad_setting_is_named(settings: dict[str, object], named: str) -> None
         ("max_new_tokens=1.5", "max_new_tokens"),
         ("frequency_penalty='high'", "frequency_penalty"),
         ("law='typical'", "law"),
+        ("stop_ids=5", "stop_ids"),
+        ("banned_ids=('a',)", "banned_ids"),
+        ("bad_words=(3,)", "bad_words"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_named(argument: str, named: str) -> None:
