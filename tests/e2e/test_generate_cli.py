@@ -206,6 +206,14 @@ def test_a_block_wider_than_trained_is_told(ids_pair: list[str], capsys: Capture
     assert output.err.count("\n") == 1
 
 
+def test_settings_without_effect_are_told_once(ids_pair: list[str], capsys: Capture) -> None:
+    argv = ["generate", *ids_pair, *SHORT, "--prompt-ids", "12,7", "--json"]
+    assert main([*argv, "--top-k", "5", "--seed", "1"]) == 0
+    output = capsys.readouterr()
+    assert "no effect in greedy decoding: --top-k, --seed" in output.err
+    assert output.err.count("\n") == 1
+
+
 def test_batch_invariance_changes_no_ids(ids_pair: list[str], capsys: Capture) -> None:
     argv = ["generate", *ids_pair, *SHORT, "--prompt-ids", "12,7", "--json"]
     argv += ["--dtype", "bfloat16"]

@@ -37,6 +37,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     ([*IDS, "--allowed-ids", "-3"], "allowed_ids contains token id -3"),
     ([*IDS, "--logit-bias", "999=1"], "logit_bias contains token id 999"),
     ([*IDS, "--logit-bias", "x"], "not ID=VALUE"),
+    ([*IDS, "--logit-bias", "5=1", "--logit-bias", "5=2"], "given twice"),
     ([*IDS, "--law", "other"], "invalid choice"),
     ([*IDS, "--seed", "-1"], "seed is -1"),
     ([*IDS, "--block-size", "0"], "at least 1"),
@@ -89,6 +90,8 @@ VERIFY_MISTAKES: list[tuple[list[str], str]] = [
     ([*IDS, "--temperature", "1"], "add --seed"),
     ([*IDS, "--temperature", "1", "--seed", "1", "--law", "sampled"], "nothing to compare"),
     ([*IDS, "--drafter", "none"], "nothing to compare"),
+    ([*IDS, "--block-size", "1"], "nothing to compare"),
+    ([*IDS, "--widths", "1,1"], "nothing to compare"),
 ]
 
 
@@ -139,6 +142,8 @@ def test_a_bad_line_is_found_before_anything_runs(
 ) -> None:
     path = tmp_path / "prompts.jsonl"
     path.write_text('{"id": "a", "turns": ["x"]}\n{"id": "b", "turn": "y"}\n')
+    assert_taught(["generate", *ids_pair, "--prompts", str(path)], "line 2", capsys)
+    path.write_text('{"id": "a", "turns": ["x"]}\n' + "[" * 100_000)
     assert_taught(["generate", *ids_pair, "--prompts", str(path)], "line 2", capsys)
 
 

@@ -33,6 +33,20 @@ def test_verify_json(
     assert document["conditions"]["dtype"] == "float32"
 
 
+@pytest.mark.parametrize(
+    ("dtype", "ran_in", "epsilon"),
+    [([], "float32", 1e-3), (["--dtype", "float64"], "float64", 1e-9)],
+    ids=["default", "float64"],
+)
+def test_exact_keeps_float64(
+    dtype: list[str], ran_in: str, epsilon: float, ids_pair: list[str], capsys: Capture
+) -> None:
+    argv = ["verify", *ids_pair, "--prompt-ids", "12,7", "--max-new-tokens", "6", "--json"]
+    assert main([*argv, "--exact", *dtype]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["conditions"]["dtype"], document["epsilon"]) == (ran_in, epsilon)
+
+
 def test_a_failed_prompt_makes_verify_fail(
     text_pair: list[str], tmp_path: Path, capsys: Capture
 ) -> None:

@@ -11,17 +11,17 @@ from blockdraft.cli.args import add_model_args
 SUMMARY = "watch a model answer, plainly and with a drafter, side by side"
 EPILOG = """examples:
   blockdraft demo
-  blockdraft demo --dtype float32 --repeats 3
+  blockdraft demo --dtype float32 --repeats 1
   blockdraft demo --prompts my-prompts.jsonl --limit 5 --max-new-tokens 256
   blockdraft demo --json > demo.json
 
 How it measures: both ways use the same target and the same code, one prompt after the other, after
 a warm-up that is not counted. Seconds run from the start of a request to its last token, with the
-prefills of target and drafter inside and the time for this display taken out; with --repeats they
-are medians. Decoding is greedy. By default every target pass is padded to one number of rows, so
-that the texts are equal by construction also in bfloat16. Padding costs plain decoding some time,
-so plain decoding is also timed without it, and both gains are printed. --batch-invariant off races
-without padding.
+prefills of target and drafter inside and the time for this display taken out; they are medians of
+--repeats runs, plain and drafted in turn, so that one disturbance does not decide. Decoding is
+greedy. By default every target pass is padded to one number of rows, so that the texts are equal by
+construction also in bfloat16. Padding costs plain decoding some time, so plain decoding is also
+timed without it, and both gains are printed. --batch-invariant off races without padding.
 
 The table goes to stdout, what you watch to stderr. Exit code 1: a text differs by more than a
 near-tie of the target.
@@ -40,14 +40,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     group.add_argument(
         "--max-new-tokens",
         type=values.count,
-        default=96,
+        default=64,
         metavar="N",
         help="at most so many tokens an answer (default: %(default)s)",
     )
     group.add_argument(
         "--repeats",
         type=values.count,
-        default=1,
+        default=3,
         metavar="N",
         help="time every answer N times and take medians (default: %(default)s)",
     )

@@ -16,11 +16,11 @@ from blockdraft.cli.answers import (
     interleave,
 )
 from blockdraft.cli.console import emit, emit_json, say
-from blockdraft.cli.pair import Pair, load_pair
+from blockdraft.cli.pair import Pair, choose_drafter, load_pair
 from blockdraft.cli.progress import progress_bar
 from blockdraft.cli.prompts import PromptSet, read_prompts, read_stdin
 from blockdraft.cli.render import answer_json, failure_json, stats_table
-from blockdraft.cli.sampling import add_bad_words, read_sampling
+from blockdraft.cli.sampling import add_bad_words, read_sampling, warn_of_no_effect
 from blockdraft.cli.tables import open_console
 from blockdraft.decoding import AcceptanceStats, SamplingParams
 from blockdraft.errors import ConfigError, RequestError
@@ -35,6 +35,7 @@ def generate_answers(args: Namespace) -> int:
     _check_output_args(args)
     params = read_sampling(args)
     prompts = read_prompts(args) or read_stdin()
+    warn_of_no_effect(params, choose_drafter(args.target, args.drafter))
     pair = load_pair(args)
     params = prepare_params(pair, params, args.bad_words)
     options = answer_options(args)

@@ -1,7 +1,8 @@
 """The command `blockdraft`: picks a subcommand, runs it, turns errors into exit codes.
 
 Exit codes: 0 = done, 1 = it ran but something failed or differs, 2 = a mistake in what was asked,
-130 = interrupted. What the subcommands do is in their own modules.
+130 = interrupted, 141 = the reader of stdout went away. What the subcommands do is in their own
+modules.
 """
 
 import io
@@ -17,7 +18,7 @@ from typing import NoReturn, Protocol
 from blockdraft import __version__
 from blockdraft.cli import demo, generate, inspect, models, verify
 from blockdraft.cli.console import say
-from blockdraft.errors import Error
+from blockdraft.errors import DrafterError, Error, FetchError, NumericsError
 
 DESCRIPTION = """Lossless block-diffusion speculative decoding (DFlash).
 
@@ -30,8 +31,16 @@ EPILOG = """start with:
   blockdraft generate "your prompt"  answer with it
   blockdraft verify                  check the promise that the text does not change
 
-exit codes: 0 done, 1 ran but failed or differs, 2 a mistake in what was asked
+exit codes:
+  0    done
+  1    it ran but failed: a text differs, a prompt of a file has no answer, logits are not finite,
+       a model could not be fetched
+  2    a mistake in what was asked: arguments, prompts, a model that is missing or does not fit
+  130  interrupted
+  141  the reader of the output went away
 """
+
+NOT_THE_USERS_MISTAKE = (NumericsError, DrafterError, FetchError)
 
 
 class Command(Protocol):
@@ -78,7 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except Error as error:
-        return report(error, f"blockdraft: error: {error}", code=2, full=show_traceback)
+        code = 1 if isinstance(error, NOT_THE_USERS_MISTAKE) else 2
+        return report(error, f"blockdraft: error: {error}", code=code, full=show_traceback)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

@@ -110,7 +110,10 @@ def read_prompt_file(path: Path) -> tuple[PromptRecord, ...]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        record = parse_record(line, f"{path}, line {number}")
+        try:
+            record = parse_record(line, f"{path}, line {number}")
+        except RecursionError as error:
+            raise ConfigError(f"{path}, line {number}: nested too deeply") from error
         if record.id in records:
             raise ConfigError(f"{path}, line {number}: id {record.id!r} was used before")
         records[record.id] = record

@@ -1,6 +1,6 @@
 """Answers, statistics and conditions in the shapes that `--json` prints, and as tables for people.
 
-It writes nowhere; the JSON shapes are documented in the README and change only with a new version.
+It writes nowhere; the JSON shapes are those of docs/cli.md and change only with a new version.
 """
 
 from collections.abc import Mapping

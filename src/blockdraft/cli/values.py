@@ -47,7 +47,7 @@ def template_arg(text: str) -> tuple[str, object]:
         raise ArgumentTypeError(f"{text!r} is not KEY=VALUE, like enable_thinking=false")
     try:
         return key, json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return key, value
 
 

@@ -12,11 +12,11 @@ from blockdraft.cli.answers import AnswerOptions, Conversation
 from blockdraft.cli.comparison import NEAR_TIE, Difference, decode_turn, find_difference
 from blockdraft.cli.console import emit, emit_json, say
 from blockdraft.cli.generation import answer_options, prepare_params
-from blockdraft.cli.pair import Pair, load_pair
+from blockdraft.cli.pair import Pair, choose_drafter, load_pair
 from blockdraft.cli.progress import progress_bar
 from blockdraft.cli.prompts import PromptRecord, builtin_prompts, read_prompts
 from blockdraft.cli.render import figure, stats_json
-from blockdraft.cli.sampling import read_sampling
+from blockdraft.cli.sampling import read_sampling, warn_of_no_effect
 from blockdraft.cli.tables import new_table, open_console
 from blockdraft.decoding import AcceptanceStats, NoDrafter, SamplingParams, collect
 from blockdraft.errors import ConfigError, Error
@@ -41,10 +41,9 @@ def verify_promise(args: Namespace) -> int:
     if args.max_new_tokens is None:
         params = replace(params, max_new_tokens=DEFAULT_MAX_NEW_TOKENS)
     _check_args(args, params)
-    if args.exact:
-        args.dtype = "float32"
     epsilon: float = NEAR_TIE[args.dtype] if args.epsilon is None else args.epsilon
     prompts = read_prompts(args) or builtin_prompts()
+    warn_of_no_effect(params, choose_drafter(args.target, args.drafter))
     pair = load_pair(args)
     widths = choose_widths(args.widths, pair)
     params = prepare_params(pair, params, args.bad_words)
@@ -70,16 +69,20 @@ def verify_promise(args: Namespace) -> int:
 
 
 def choose_widths(asked: Sequence[int] | None, pair: Pair) -> tuple[int, ...]:
-    """The block sizes to try, each at most the drafter's."""
+    """The block sizes to try, each at most the drafter's, at least one with room for a draft."""
     most = pair.drafter.block_size
-    if asked is None:
-        return tuple(sorted({min(2, most), max(most // 2, 1), most}))
-    for width in asked:
+    for width in asked or ():
         if not 1 <= width <= most:
             raise ConfigError(
                 f"--widths has {width}, and this drafter's blocks have 1 to {most} tokens"
             )
-    return tuple(dict.fromkeys(asked))
+    widths = asked or sorted({min(2, most), max(most // 2, 1), most})
+    if max(widths) == 1:
+        raise ConfigError(
+            "a block of 1 token holds the anchor and no draft: nothing to compare; give "
+            "--block-size or --widths of at least 2"
+        )
+    return tuple(dict.fromkeys(widths))
 
 
 def check_record(
@@ -214,7 +217,7 @@ def checks_json(
 
 def _check_args(args: Namespace, params: SamplingParams) -> None:
     if args.exact and args.dtype not in ("float32", "float64"):
-        raise ConfigError(f"--exact means float32; drop --dtype {args.dtype}")
+        raise ConfigError(f"--exact means float32 or float64; drop --dtype {args.dtype}")
     if args.epsilon is not None and not (math.isfinite(args.epsilon) and args.epsilon >= 0):
         raise ConfigError(f"--epsilon {args.epsilon} is no margin; give a number from 0 on")
     if args.drafter == "none":

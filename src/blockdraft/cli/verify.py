@@ -37,7 +37,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="block sizes to try, like 2,4,8 (default: 2, half and all of the drafter's)",
     )
     group.add_argument(
-        "--exact", action="store_true", help="run in float32, where near-ties are rare"
+        "--exact",
+        action="store_true",
+        help="run in float32, where near-ties are rare, or in float64 with --dtype float64",
     )
     group.add_argument(
         "--epsilon", type=float, metavar="X", help="margin under which a difference is a near-tie"

@@ -12,7 +12,7 @@ from blockdraft.cli.comparison import NEAR_TIE
 from blockdraft.cli.sampling import NOT_A_FLAG, read_sampling
 from blockdraft.decoding import SamplingParams
 from blockdraft.decoding.params import param_names
-from blockdraft.errors import RequestError
+from blockdraft.errors import ConfigError, RequestError
 
 
 def parse(*argv: str) -> Namespace:
@@ -65,6 +65,12 @@ def test_every_flag_reaches_its_setting() -> None:
 def test_an_empty_bad_word_is_refused() -> None:
     with pytest.raises(RequestError, match="--bad-words"):
         read_sampling(parse("--bad-words", ""))
+
+
+def test_two_biases_of_one_token_are_refused() -> None:
+    """S15: the first one is not dropped in silence."""
+    with pytest.raises(ConfigError, match="token id 5 is given twice"):
+        read_sampling(parse("--logit-bias", "4=1", "--logit-bias", "5=1", "--logit-bias", "5=2"))
 
 
 def test_help_states_the_defaults_of_sampling_params() -> None:

@@ -1,6 +1,7 @@
 """Exit codes, error lines and quick help of the command itself."""
 
 import logging
+import re
 import subprocess
 import sys
 from argparse import Namespace
@@ -45,6 +46,13 @@ def test_version_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"blockdraft {__version__}\n"
 
 
+def test_help_states_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    stated = capsys.readouterr().out.partition("exit codes:")[2]
+    assert re.findall(r"^  (\d+) ", stated, re.MULTILINE) == ["0", "1", "2", "130", "141"]
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_has_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
@@ -70,6 +78,10 @@ def test_an_argument_error_is_one_line(argv: list[str], capsys: pytest.CaptureFi
         (errors.ConfigError("bad"), 2, "blockdraft: error: bad\n"),
         (errors.CheckpointError("bad\n  file"), 2, "blockdraft: error: bad file\n"),
         (errors.RequestError("bad"), 2, "blockdraft: error: bad\n"),
+        (errors.UnsupportedTarget("bad"), 2, "blockdraft: error: bad\n"),
+        (errors.NumericsError("bad"), 1, "blockdraft: error: bad\n"),
+        (errors.DrafterError("bad"), 1, "blockdraft: error: bad\n"),
+        (errors.FetchError("bad"), 1, "blockdraft: error: bad\n"),
         (KeyboardInterrupt(), 130, ""),
         (BrokenPipeError(), 141, ""),
         (KeyError("x"), 1, "blockdraft: unexpected KeyError: 'x' (--traceback shows where)\n"),

@@ -62,6 +62,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
         (b'{"id": "a", "turns": ["x"]}', "line 2: id 'a' was used before"),
         (b'{"id": "b", "turns": ["\xff"]}', "line 2: not UTF-8"),
         (b'{"id": "b", "turns": ["\\ud800"]}', "line 2: not valid Unicode"),
+        pytest.param(b"[" * 100_000, "line 2: nested too deeply", id="nested"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: bytes, message: str) -> None:

@@ -1,10 +1,10 @@
-"""Bad words: texts to the id sequences that may not be written."""
+"""Bad words become id sequences, and settings that change nothing are told."""
 
 from collections.abc import Sequence
 
 import pytest
 
-from blockdraft.cli.sampling import add_bad_words
+from blockdraft.cli.sampling import add_bad_words, warn_of_no_effect
 from blockdraft.decoding import SamplingParams
 from blockdraft.errors import ConfigError
 from blockdraft.target import Message, TextCodec
@@ -56,3 +56,36 @@ def test_no_words_change_nothing() -> None:
 def test_words_need_a_tokenizer() -> None:
     with pytest.raises(ConfigError, match="use --banned-ids"):
         add_bad_words(SamplingParams(), ["ab"], None)
+
+
+SAMPLED = SamplingParams(temperature=1.0, law="sampled", top_k=5, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("params", "drafter", "messages"),
+    [
+        (SamplingParams(), "none", []),
+        (SamplingParams(top_k=0, top_p=1.0), "toy", []),
+        (SamplingParams(top_k=5), "toy", ["greedy decoding: --top-k;"]),
+        (
+            SamplingParams(top_p=0.5, min_p=0.1, seed=0, law="sampled"),
+            "prompt-lookup",
+            ["greedy decoding: --top-p, --min-p, --seed, --law;"],
+        ),
+        (SAMPLED, "toy", []),
+        (SAMPLED, "none", ["with --drafter none: --law sampled"]),
+        (SAMPLED, "prompt-lookup", ["with --drafter prompt-lookup: --law sampled"]),
+        (SamplingParams(min_tokens=7, max_new_tokens=8), "toy", []),
+        (SamplingParams(min_tokens=8, max_new_tokens=8), "toy", ["limit of 8 new tokens"]),
+    ],
+)
+def test_settings_without_effect_are_told(
+    params: SamplingParams,
+    drafter: str,
+    messages: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """S15: a setting that is taken and does nothing is not passed over in silence."""
+    warn_of_no_effect(params, drafter)
+    assert len(caplog.messages) == len(messages)
+    assert all(part in told for part, told in zip(messages, caplog.messages, strict=True))

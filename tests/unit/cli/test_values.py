@@ -27,6 +27,7 @@ def test_bias() -> None:
         ('name="3"', ("name", "3")),
         ("equation=a=b", ("equation", "a=b")),
         ("depth=null", ("depth", None)),
+        pytest.param("deep=" + "[" * 50_000, ("deep", "[" * 50_000), id="nested"),
     ],
 )
 def test_template_arg_is_json_where_it_can_be(text: str, expected: tuple[str, object]) -> None:

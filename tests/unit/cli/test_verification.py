@@ -41,6 +41,14 @@ def test_a_width_beyond_the_drafter_is_refused(pair: Pair, width: int) -> None:
         choose_widths((2, width), pair)
 
 
+def test_widths_without_room_for_a_draft_are_refused(pair: Pair) -> None:
+    with pytest.raises(ConfigError, match="nothing to compare"):
+        choose_widths((1, 1), pair)
+    with pytest.raises(ConfigError, match="nothing to compare"):
+        choose_widths(None, replace(pair, drafter=RandomDrafter(16, 1)))
+    assert choose_widths((1, 2), pair) == (1, 2)
+
+
 @pytest.mark.parametrize(
     "params",
     [SamplingParams(max_new_tokens=12), SamplingParams(max_new_tokens=12, temperature=1.0, seed=4)],
