@@ -102,13 +102,17 @@ def check_names_and_shapes(
             )
 
 
-def check_values(name: str, tensor: Tensor, where: str) -> None:
-    """Raise CheckpointError for weights that are not finite or not of a plain float type."""
+def check_float(name: str, tensor: Tensor, where: str) -> None:
+    """Raise CheckpointError for weights stored in another than a plain float type."""
     if tensor.dtype not in FLOAT_DTYPES:
         raise CheckpointError(
             f"{where}: tensor {name} is stored as {_dtype_name(tensor)}, expected float16,"
             " bfloat16, float32 or float64; quantized drafters are not supported"
         )
+
+
+def check_finite(name: str, tensor: Tensor, where: str) -> None:
+    """Raise CheckpointError for weights that are not finite, as stored or after a cast."""
     if not bool(torch.isfinite(tensor).all()):
         raise CheckpointError(
             f"{where}: tensor {name} has values that are not finite in {_dtype_name(tensor)};"

@@ -15,7 +15,7 @@ from blockdraft.checkpoint.unsupported import (
     refuse_other_formats,
     refuse_unsupported,
 )
-from blockdraft.drafter.config import DrafterConfig, LayerType
+from blockdraft.drafter.config import DrafterConfig, LayerType, check_taps
 from blockdraft.errors import CheckpointError, ConfigError
 
 
@@ -173,7 +173,7 @@ def _layer_type(top: Fields, name: str) -> LayerType:
 def _taps(nested: Fields, num_layers: int, override: Sequence[int] | None) -> tuple[int, ...]:
     written = nested.optional_integers("target_layer_ids")
     if override is not None:
-        return tuple(override)
+        return _given_taps(tuple(override), nested)
     if written is not None:
         return written
     depth = nested.optional_integer("num_target_layers")
@@ -185,6 +185,24 @@ def _taps(nested: Fields, num_layers: int, override: Sequence[int] | None) -> tu
         f"{nested.where}: key 'target_layer_ids' is missing, so the tapped target layers are not"
         f" known; the old formula {guess}; find the layers used in training and pass them as --taps"
     )
+
+
+def taps_option(taps: Sequence[int]) -> str:
+    """Given taps as errors show them: the option that a user would correct."""
+    return f"--taps {','.join(str(tap) for tap in taps) or '(empty)'}"
+
+
+def _given_taps(taps: tuple[int, ...], nested: Fields) -> tuple[int, ...]:
+    """`taps` as given by the user, whom errors then blame instead of the file."""
+    depth = nested.optional_integer("num_target_layers")
+    try:
+        check_taps(taps, depth)
+    except ConfigError as error:
+        raise CheckpointError(
+            f"{taps_option(taps)} does not fit {nested.where}: {error}; correct the given taps or"
+            " leave them out"
+        ) from error
+    return taps
 
 
 def _or_one(value: float | None) -> float:

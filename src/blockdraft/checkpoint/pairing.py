@@ -3,11 +3,14 @@
 It compares no tokenizers (a drafter has none) and measures no acceptance.
 """
 
+import logging
+
 from blockdraft.decoding.interfaces import TargetSpec
 from blockdraft.drafter.config import DrafterConfig
 from blockdraft.errors import CheckpointError
 
 _MOST_PADDING = 512
+_LOG = logging.getLogger("blockdraft")
 
 
 def check_pair(config: DrafterConfig, target: TargetSpec) -> None:
@@ -16,7 +19,7 @@ def check_pair(config: DrafterConfig, target: TargetSpec) -> None:
     Refused: another hidden size or depth, a tap beyond the target or on its last layer, a mask id
     that the target has no row for, another vocabulary. Vocabulary widths may differ by padding:
     at most 512 rows and at most 1 % of the smaller one. The drafted logits are the target's rows
-    either way, so padding can't change them.
+    either way, so padding can't change them; a difference is logged as one warning.
     """
     if config.hidden_size != target.hidden_size:
         raise _mismatch(target, "hidden size", config.hidden_size, target.hidden_size)
@@ -32,6 +35,14 @@ def check_pair(config: DrafterConfig, target: TargetSpec) -> None:
     smaller = min(config.vocab_size, target.vocab_size)
     if abs(config.vocab_size - target.vocab_size) > min(_MOST_PADDING, smaller // 100):
         raise _mismatch(target, "vocabulary size", config.vocab_size, target.vocab_size)
+    if config.vocab_size != target.vocab_size:
+        _LOG.warning(
+            "the drafter's vocabulary has %d rows and that of target %s has %d; the difference is"
+            " taken as padding",
+            config.vocab_size,
+            target.name,
+            target.vocab_size,
+        )
 
 
 def _check_taps(config: DrafterConfig, target: TargetSpec) -> None:

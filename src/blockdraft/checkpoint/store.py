@@ -8,10 +8,10 @@ It builds no model (`build.py`) and checks no target (`pairing.py`). Files of a 
 """
 
 import json
-import pickle
 import shutil
 import tempfile
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -26,10 +26,11 @@ from blockdraft.checkpoint.contents import (
     DrafterCheckpoint,
     StoredTensor,
     check_draft_vocabulary,
+    check_finite,
+    check_float,
     check_names_and_shapes,
-    check_values,
 )
-from blockdraft.checkpoint.format import parse_config, render_config
+from blockdraft.checkpoint.format import parse_config, render_config, taps_option
 from blockdraft.checkpoint.resolve import Download, download_from_hub, resolve
 from blockdraft.checkpoint.tensors import WEIGHTS_FILE, list_tensors, read_json, read_tensors
 from blockdraft.drafter.config import DrafterConfig
@@ -37,6 +38,7 @@ from blockdraft.errors import CheckpointError
 
 CONFIG_FILE = "config.json"
 MASK_FILE = "mask_embedding.pt"
+_MASK_KEYS = ("mask_embedding", "weight")
 
 
 def load_checkpoint(
@@ -56,6 +58,8 @@ def load_checkpoint(
     raw = read_json(folder / CONFIG_FILE, source)
     config = parse_config(raw, f"{source}/{CONFIG_FILE}", taps=taps)
     stored = list_tensors(folder, source)
+    if taps is not None:
+        _check_tap_count(config, stored, source)
     check_names_and_shapes(config, stored, source)
     tensors = read_tensors(folder, stored, source)
     d2t = tensors.pop(D2T_NAME, None)
@@ -66,8 +70,9 @@ def load_checkpoint(
     if mask_embedding is not None:
         tensors[MASK_FILE] = mask_embedding
     for name, tensor in tensors.items():
+        check_float(name, tensor, source)
         tensors[name] = tensor if dtype is None else tensor.to(dtype)
-        check_values(name, tensors[name], source)
+        check_finite(name, tensors[name], source)
     return DrafterCheckpoint(
         config=config,
         source=source,
@@ -116,30 +121,60 @@ def _write(folder: Path, checkpoint: DrafterCheckpoint, tensors: dict[str, Tenso
         torch.save(checkpoint.mask_embedding.detach().cpu().clone(), folder / MASK_FILE)
 
 
+def _check_tap_count(
+    config: DrafterConfig, stored: Mapping[str, StoredTensor], source: str
+) -> None:
+    """Raise CheckpointError when the user named another number of layers than `fc` takes."""
+    fusion = stored.get("fc.weight")
+    if fusion is None or len(fusion.shape) != 2:
+        return
+    taken, rest = divmod(fusion.shape[1], config.hidden_size)
+    if rest == 0 and taken != len(config.taps):
+        raise CheckpointError(
+            f"{taps_option(config.taps)} names {len(config.taps)} layers, but fc.weight"
+            f" {list(fusion.shape)} of {source} takes {taken} (of hidden size"
+            f" {config.hidden_size}); name exactly {taken}"
+        )
+
+
 def _read_mask_embedding(path: Path, config: DrafterConfig, source: str) -> Tensor | None:
     if not path.exists():
         return None
     try:
-        # weights_only: a file that would run code on loading is refused by the unpickler.
-        loaded = cast("object", torch.load(path, map_location="cpu", weights_only=True))
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # on pickles that no torch wrote; refused below
+            # weights_only: a file that would run code on loading is refused by the unpickler.
+            loaded = cast("object", torch.load(path, map_location="cpu", weights_only=True))
+    except Exception as error:  # damaged bytes make the unpickler raise whatever they lead to
         raise CheckpointError(
             f"{source}: {path.name} is damaged or holds more than tensors ({type(error).__name__});"
             " do not use it unless you trust it"
         ) from error
     tensor = _only_value(loaded)
-    if not isinstance(tensor, Tensor) or tensor.numel() != config.hidden_size:
-        shape = list(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
-        raise CheckpointError(
-            f"{source}: {path.name} holds {shape}, expected one tensor [{config.hidden_size}];"
-            " fetch the checkpoint again"
-        )
-    return tensor.detach().flatten()
+    if isinstance(tensor, Tensor) and not tensor.is_meta and tensor.layout == torch.strided:
+        if tuple(tensor.shape) in ((config.hidden_size,), (1, config.hidden_size)):
+            return tensor.detach().flatten()
+        found = str(list(tensor.shape))
+    else:
+        found = _kind(tensor)
+    raise CheckpointError(
+        f"{source}: {path.name} holds {found}, expected one tensor [{config.hidden_size}], by"
+        f" itself or under the key {' or '.join(_MASK_KEYS)}; fetch the checkpoint again"
+    )
 
 
 def _only_value(loaded: object) -> object:
-    """The tensor itself, or the one value of a state dict."""
+    """The value of a state dict whose one key is a known name; anything else as it is."""
     if not isinstance(loaded, dict):
         return loaded
-    values = list(cast("dict[object, object]", loaded).values())
-    return values[0] if len(values) == 1 else values
+    entries = cast("dict[object, object]", loaded)
+    known = [value for key, value in entries.items() if key in _MASK_KEYS]
+    return known[0] if len(known) == len(entries) == 1 else entries
+
+
+def _kind(value: object) -> str:
+    if not isinstance(value, dict):
+        return f"a {type(value).__name__} without plain values"
+    keys = [str(key) for key in cast("dict[object, object]", value)]
+    shown = ", ".join(keys[:3]) + (", ..." if len(keys) > 3 else "")
+    return f"a dict with the keys {shown[:80]!r}"

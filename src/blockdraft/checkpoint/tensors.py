@@ -30,7 +30,7 @@ def read_json(path: Path, source: str) -> dict[str, object]:
             f"{source}: there is no {path.name}; pass a folder in the published DFlash layout"
             " (config.json and model.safetensors)"
         ) from error
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise CheckpointError(
             f"{source}: {path.name} is not readable JSON ({_one_line(error)}); fetch it again"
         ) from error
@@ -42,7 +42,9 @@ def read_json(path: Path, source: str) -> dict[str, object]:
 def list_tensors(folder: Path, source: str) -> dict[str, StoredTensor]:
     """Name, file and shape of every stored tensor, from the files' headers alone."""
     stored: dict[str, StoredTensor] = {}
-    for file in _weight_files(folder, source):
+    indexed = _read_index(folder, source)
+    files = _single_file(folder, source) if indexed is None else sorted(set(indexed.values()))
+    for file in files:
         with _opened(folder, file, source) as reader:
             for name in reader.keys():  # noqa: SIM118 (the reader is not iterable)
                 shape = tuple(reader.get_slice(name).get_shape())
@@ -52,6 +54,8 @@ def list_tensors(folder: Path, source: str) -> dict[str, StoredTensor]:
                         " fetch the checkpoint again"
                     )
                 stored[name] = StoredTensor(file, shape)
+    if indexed is not None:
+        _check_index(indexed, stored, source)
     return stored
 
 
@@ -92,11 +96,9 @@ def _opened(folder: Path, file: str, source: str) -> Generator[_Reader]:
         ) from error
 
 
-def _weight_files(folder: Path, source: str) -> list[str]:
+def _single_file(folder: Path, source: str) -> list[str]:
     if (folder / WEIGHTS_FILE).exists():
         return [WEIGHTS_FILE]
-    if (folder / INDEX_FILE).exists():
-        return _shards(folder, source)
     pickled = sorted(p.name for p in folder.iterdir() if p.suffix in _PICKLE_SUFFIXES)
     pickled = [name for name in pickled if name != "mask_embedding.pt"]
     if pickled:
@@ -110,14 +112,18 @@ def _weight_files(folder: Path, source: str) -> list[str]:
     )
 
 
-def _shards(folder: Path, source: str) -> list[str]:
+def _read_index(folder: Path, source: str) -> dict[str, str] | None:
+    """Tensor to shard as the index has it, the shards existing; None when no index is used."""
+    if (folder / WEIGHTS_FILE).exists() or not (folder / INDEX_FILE).exists():
+        return None
     weight_map = read_json(folder / INDEX_FILE, source).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(
             f"{source}: {INDEX_FILE} has no object 'weight_map'; fetch the checkpoint again"
         )
-    names = {str(name) for name in cast("dict[str, object]", weight_map).values()}
-    for name in sorted(names):
+    entries = cast("dict[str, object]", weight_map)
+    indexed = {name: str(shard) for name, shard in entries.items()}
+    for name in sorted(set(indexed.values())):
         if "/" in name or "\\" in name or ".." in name or not name.endswith(".safetensors"):
             raise CheckpointError(
                 f"{source}: {INDEX_FILE} names a shard {name!r}, expected a .safetensors file of"
@@ -127,7 +133,21 @@ def _shards(folder: Path, source: str) -> list[str]:
             raise CheckpointError(
                 f"{source}: shard {name} of {INDEX_FILE} is missing; fetch the checkpoint again"
             )
-    return sorted(names)
+    return indexed
+
+
+def _check_index(
+    indexed: Mapping[str, str], stored: Mapping[str, StoredTensor], source: str
+) -> None:
+    """Raise CheckpointError for the first tensor on which index and shards disagree."""
+    for name in sorted(indexed.keys() | stored.keys()):
+        found = stored[name].file if name in stored else "no shard"
+        said = indexed.get(name, "no shard")
+        if found != said:
+            raise CheckpointError(
+                f"{source}: {INDEX_FILE} has tensor {name} in {said}, but it is in {found}; index"
+                " and shards do not belong together: fetch the checkpoint again"
+            )
 
 
 def _one_line(error: Exception) -> str:

@@ -100,7 +100,7 @@ class DrafterConfig:
     def __post_init__(self) -> None:
         self._check_sizes()
         self._check_layers()
-        self._check_taps()
+        check_taps(self.taps, self.num_target_layers)
         _require(
             0 <= self.mask_token_id < self.vocab_size,
             "mask_token_id",
@@ -146,6 +146,12 @@ class DrafterConfig:
             _require(size > 0, name, size, "positive")
         _require(self.rms_norm_eps > 0, "rms_norm_eps", self.rms_norm_eps, "positive")
         _require(self.block_size >= 2, "block_size", self.block_size, "at least 2 (anchor, draft)")
+        _require(
+            self.block_size <= self.position_limit,
+            "block_size",
+            self.block_size,
+            f"at most the position limit {self.position_limit}",
+        )
         _require(self.head_dim % 2 == 0, "head_dim", self.head_dim, "even")
         _require(
             self.num_heads % self.num_kv_heads == 0,
@@ -177,20 +183,21 @@ class DrafterConfig:
                 "positive (layer_types has sliding layers)",
             )
 
-    def _check_taps(self) -> None:
-        _require(len(self.taps) > 0, "taps", self.taps, "at least one target layer")
-        _require(len(set(self.taps)) == len(self.taps), "taps", self.taps, "without repetition")
-        _require(min(self.taps) >= 0, "taps", self.taps, "zero-based layer numbers")
-        num_target_layers = self.num_target_layers
-        if num_target_layers is not None:
-            last = num_target_layers - 1
-            _require(
-                max(self.taps) < last,
-                "taps",
-                self.taps,
-                f"below {last}, the last layer of a {num_target_layers}-layer target, which can't"
-                " be tapped",
-            )
+
+def check_taps(taps: tuple[int, ...], num_target_layers: int | None) -> None:
+    """Raise ConfigError unless `taps` can be the tapped layers of a target of that depth."""
+    _require(len(taps) > 0, "taps", taps, "at least one target layer")
+    _require(len(set(taps)) == len(taps), "taps", taps, "layers without repetition")
+    _require(min(taps) >= 0, "taps", taps, "zero-based layer numbers")
+    if num_target_layers is not None:
+        last = num_target_layers - 1
+        _require(
+            max(taps) < last,
+            "taps",
+            taps,
+            f"below {last}, the last layer of a {num_target_layers}-layer target, which can't"
+            " be tapped",
+        )
 
 
 def _require(condition: bool, name: str, value: object, expected: str) -> None:

@@ -5,8 +5,9 @@ It reads JSON and the headers of safetensors files, nothing else: no code, no pi
 
 import json
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 from safetensors import SafetensorError, safe_open
 
@@ -15,14 +16,28 @@ from blockdraft.errors import CheckpointError
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
+HARMLESS_SUFFIXES = (
+    "rotary_emb.inv_freq",
+    ".attn.bias",  # causal masks of the GPT families, not biases of projections
+    ".attn.masked_bias",
+    ".attention.bias",
+    ".attention.masked_bias",
+)
+
+
+class _Reader(Protocol):
+    """The part of safetensors' untyped reader that is used here."""
+
+    def keys(self) -> list[str]: ...
 
 
 def check_model_folder(folder: Path) -> None:
     """Raise CheckpointError unless `folder` is a target: config and complete safetensors files."""
     config = read_json(folder / "config.json")
     refuse_drafter(folder, config)
-    for path in weight_files(folder):
-        _check_safetensors(path)
+    found = {path.name: _tensor_names(path) for path in weight_files(folder)}
+    if (folder / INDEX_NAME).exists():
+        _check_index(folder / INDEX_NAME, found)
 
 
 def read_json(path: Path) -> Mapping[str, object]:
@@ -33,7 +48,7 @@ def read_json(path: Path) -> Mapping[str, object]:
         raise CheckpointError(
             f"{path.parent} has no {path.name}: give the folder that holds the model's files"
         ) from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is no valid JSON ({error}): fetch it again") from error
     if not isinstance(parsed, dict):
         raise CheckpointError(f"{path} should hold a JSON object, not {type(parsed).__name__}")
@@ -43,7 +58,8 @@ def read_json(path: Path) -> Mapping[str, object]:
 def refuse_drafter(folder: Path, config: Mapping[str, object]) -> None:
     """Recognize a DFlash drafter, which calls itself a Qwen3 model and would half load as one."""
     architectures = config.get("architectures")
-    names = [str(name) for name in cast(list[object], architectures)] if architectures else []
+    listed = cast(list[object], architectures) if isinstance(architectures, list) else []
+    names = [str(name) for name in listed]
     if "dflash_config" in config or any(name.startswith("DFlash") for name in names):
         raise CheckpointError(
             f"{folder} is a DFlash drafter, not a target: give it as the drafter (--drafter) and "
@@ -71,11 +87,21 @@ def weight_files(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def _shard_names(index: Path) -> list[str]:
+def is_harmless(tensor_name: str) -> bool:
+    """Whether a stored tensor is a buffer of older libraries, which models compute themselves."""
+    return tensor_name.endswith(HARMLESS_SUFFIXES)
+
+
+def _weight_map(index: Path) -> dict[str, str]:
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(f"{index} has no weight_map: fetch it again")
-    names = sorted({str(name) for name in cast(dict[str, object], weight_map).values()})
+    entries = cast(dict[str, object], weight_map)
+    return {name: str(shard) for name, shard in entries.items()}
+
+
+def _shard_names(index: Path) -> list[str]:
+    names = sorted(set(_weight_map(index).values()))
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
             raise CheckpointError(
@@ -85,10 +111,26 @@ def _shard_names(index: Path) -> list[str]:
     return names
 
 
-def _check_safetensors(path: Path) -> None:
+def _check_index(index: Path, found: Mapping[str, frozenset[str]]) -> None:
+    """Raise CheckpointError for the first tensor on which index and shards disagree."""
+    indexed = _weight_map(index).items()
+    stored = {(name, shard) for shard, names in found.items() for name in names}
+    for name, shard in sorted(indexed - stored):
+        raise CheckpointError(
+            f"{index} has tensor {name} in {shard}, which lacks it: fetch both again"
+        )
+    for name, shard in sorted(stored - indexed):
+        if not is_harmless(name):
+            raise CheckpointError(
+                f"{shard} has a tensor {name} that {index} does not have there: fetch both again"
+            )
+
+
+def _tensor_names(path: Path) -> frozenset[str]:
     try:
-        with safe_open(str(path), framework="pt"):
-            pass
+        opened = cast("AbstractContextManager[_Reader]", safe_open(str(path), framework="pt"))
+        with opened as reader:
+            return frozenset(reader.keys())
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
             f"{path} is no complete safetensors file ({error}): fetch it again"

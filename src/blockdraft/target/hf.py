@@ -32,6 +32,8 @@ from blockdraft.target.text import TextCodec
 
 # What a forward pass is known to raise where a family or a dtype is not supported.
 PASS_ERRORS = (RuntimeError, TypeError, ValueError, KeyError, AttributeError, IndexError)
+MOST_PASS_ROWS = 4096
+NO_META = "device meta holds no weights, so nothing can be computed on it: use cpu or cuda"
 
 
 class HFTarget:
@@ -55,16 +57,17 @@ class HFTarget:
         Raises UnsupportedTarget for a model that can't be rolled back, found by its family or by
         a trial of five tokens; ConfigError for a `batch_invariant` that makes no sense.
         """
-        if batch_invariant is not None and batch_invariant < 3:
-            raise ConfigError(
-                f"batch_invariant is the rows of a pass, so it must be at least 3, "
-                f"not {batch_invariant}: use the drafter's block size"
-            )
+        check_pass_width(batch_invariant, MOST_PASS_ROWS)
         self.text = text
         self._model: Any = model.eval().requires_grad_(False)
         name = name or type(model).__name__
         refuse_family(name, model)
         self.spec = read_spec(name, model)
+        context = self.spec.max_context_len
+        # One token comes before the first pass.
+        check_pass_width(batch_invariant, None if context is None else context - 1)
+        if embedding_weight(model).is_meta:
+            raise ConfigError(NO_META)
         try:
             self._parts = self._try_out(name, batch_invariant)
         except PASS_ERRORS as error:
@@ -142,6 +145,18 @@ class HFTarget:
         if why_no_trees is None and not (call.takes_positions and try_tree(trial, reference)):
             why_no_trees = "it does not follow a given attention mask"
         return parts(why_no_trees)
+
+
+def check_pass_width(batch_invariant: int | None, most: int | None) -> None:
+    """Raise ConfigError for a number of rows that is too small, or above `most` (if known)."""
+    if batch_invariant is None:
+        return
+    if batch_invariant < 3 or (most is not None and batch_invariant > most):
+        limit = "" if most is None else f" and at most {most}"
+        raise ConfigError(
+            f"batch_invariant is the rows of a pass, so it must be at least 3{limit}, "
+            f"not {batch_invariant}: use the drafter's block size"
+        )
 
 
 def refuse_family(name: str, model: Any) -> None:

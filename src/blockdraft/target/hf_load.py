@@ -10,9 +10,10 @@ from typing import Any, cast
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from blockdraft.errors import CheckpointError
+from blockdraft.target.folder import is_harmless, read_json
 from blockdraft.target.quiet import first_line, quiet
 from blockdraft.target.text import TextCodec, Tokenizer
 
@@ -34,6 +35,9 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model",
 def load_model(folder: Path, dtype: torch.dtype, attn: str | None) -> PreTrainedModel:
     """The model in `folder`, all of its weights read from there; CheckpointError otherwise."""
     loader: Any = AutoModelForCausalLM
+    model_type = read_json(folder / "config.json").get("model_type")
+    if isinstance(model_type, str) and model_type not in CONFIG_MAPPING:
+        raise _unknown_type(folder, model_type)
     try:
         with quiet():
             model, report = loader.from_pretrained(
@@ -46,6 +50,8 @@ def load_model(folder: Path, dtype: torch.dtype, attn: str | None) -> PreTrained
                 output_loading_info=True,
             )
     except READ_ERRORS as error:
+        if _asks_for_code(error):
+            raise _unknown_type(folder, model_type) from error
         raise CheckpointError(f"{folder} can't be loaded: {first_line(error)}") from error
     missing = sorted(str(key) for key in report["missing_keys"])
     if missing:
@@ -56,6 +62,14 @@ def load_model(folder: Path, dtype: torch.dtype, attn: str | None) -> PreTrained
     if mismatched:
         raise CheckpointError(
             f"{folder} has weights of another shape than its config: {mismatched[0]}"
+        )
+    # Those that the model class itself knows to be superfluous are already left out.
+    unexpected = sorted(str(key) for key in report["unexpected_keys"])
+    unexpected = [name for name in unexpected if not is_harmless(name)]
+    if unexpected:
+        raise CheckpointError(
+            f"{folder} has {len(unexpected)} weights that {type(model).__name__} does not use, the "
+            f"first is {unexpected[0]}: its config.json is of another model, fetch both again"
         )
     return cast(PreTrainedModel, model)
 
@@ -71,7 +85,24 @@ def load_text(folder: Path, name: str) -> TextCodec | None:
                 folder, trust_remote_code=False, local_files_only=True
             )
     except Exception as error:  # the tokenizer library raises bare ones
+        if _asks_for_code(error):
+            raise CheckpointError(
+                f"the tokenizer in {folder} needs code from the checkpoint, which is never run: "
+                "use a target with a tokenizer.json of a known class"
+            ) from error
         raise CheckpointError(
             f"the tokenizer in {folder} can't be loaded: {first_line(error)}"
         ) from error
     return TextCodec(cast(Tokenizer, tokenizer), name)
+
+
+def _asks_for_code(error: Exception) -> bool:
+    return "trust_remote_code" in str(error)
+
+
+def _unknown_type(folder: Path, model_type: object) -> CheckpointError:
+    return CheckpointError(
+        f"{folder}: model type {model_type!r} is unknown to the installed transformers as a causal "
+        "language model, and code from a checkpoint is never run: update transformers or use "
+        "another target"
+    )

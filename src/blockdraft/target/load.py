@@ -13,7 +13,7 @@ from blockdraft.builtin import builtin_target_names, ensure_builtin_target
 from blockdraft.builtin.model_cache import cache_root, make_once
 from blockdraft.errors import CheckpointError, ConfigError
 from blockdraft.target.folder import check_model_folder
-from blockdraft.target.hf import HFTarget
+from blockdraft.target.hf import MOST_PASS_ROWS, NO_META, HFTarget, check_pass_width
 from blockdraft.target.hf_gguf import dequantize_gguf
 from blockdraft.target.hf_hub import HUB_ID, fetch_from_hub
 from blockdraft.target.hf_load import load_model, load_text
@@ -45,6 +45,9 @@ def load_target(
     """
     if batch_invariant is not None and attn is not None:
         raise ConfigError("batch_invariant brings its own attention: leave attn out")
+    check_pass_width(batch_invariant, MOST_PASS_ROWS)
+    if str(device).partition(":")[0] == "meta":
+        raise ConfigError(NO_META)
     torch_dtype = parse_dtype(dtype)
     folder = resolve_source(str(source), revision, report or _say_nothing)
     check_model_folder(folder)

@@ -359,8 +359,24 @@ def test_taps_can_be_given() -> None:
     assert parse_config(raw, "config.json", taps=[0, 2, 6]).taps == (0, 2, 6)
     raw["dflash_config"] = {"block_size": 8, "mask_token_id": 7}
     assert parse_config(raw, "config.json", taps=(2, 4)).taps == (2, 4)
-    with pytest.raises(CheckpointError, match="last layer"):
-        parse_config(raw, "config.json", taps=(2, 7))
+
+
+@pytest.mark.parametrize(
+    ("taps", "said"),
+    [
+        ((2, 7), "--taps 2,7 does not fit config.json: drafter configuration: taps is (2, 7), "),
+        ((99,), "--taps 99 does not fit config.json: drafter configuration: taps is (99,), "),
+        ((1, 1), "expected layers without repetition"),
+        ((-1,), "expected zero-based layer numbers"),
+        ((), "--taps (empty) does not fit config.json: "),
+    ],
+)
+def test_wrong_given_taps_are_blamed_and_not_the_file(taps: tuple[int, ...], said: str) -> None:
+    with pytest.raises(CheckpointError) as raised:
+        parse_config(_published(), "config.json", taps=taps)
+    message = str(raised.value)
+    assert said in message and message.startswith("--taps") and "correct the given taps" in message
+    assert "correct the file" not in message and "\n" not in message
 
 
 @pytest.mark.parametrize(
@@ -413,7 +429,7 @@ _CONFIGS = st.fixed_dictionaries(
         "layer_types": st.tuples(*[st.sampled_from(_LAYER_TYPES)] * 2),
         "sliding_window": st.integers(1, 4096),
         "is_causal": st.none() | st.booleans(),
-        "max_position_embeddings": st.integers(1, 10**6),
+        "max_position_embeddings": st.integers(32, 10**6),
         "attention_bias": st.booleans(),
         "input_embedding_scale": st.floats(0.1, 100.0),
         "output_multiplier": st.floats(0.1, 2.0),

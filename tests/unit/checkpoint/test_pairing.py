@@ -1,5 +1,6 @@
 """Which drafters and targets belong together."""
 
+import logging
 from dataclasses import replace
 
 import pytest
@@ -16,9 +17,10 @@ def _target(vocab_size: int = 40, hidden_size: int = 16, num_layers: int = 6) ->
     )
 
 
-def test_a_fitting_pair_passes(config: DrafterConfig) -> None:
+def test_a_fitting_pair_passes(config: DrafterConfig, caplog: pytest.LogCaptureFixture) -> None:
     check_pair(config, _target())
     check_pair(replace(config, num_target_layers=None, taps=(0, 4)), _target())
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize(
@@ -64,12 +66,20 @@ def test_taps_beyond_the_target_are_refused(
     ],
 )
 def test_padding_of_the_vocabulary_is_allowed(
-    config: DrafterConfig, drafter: int, target: int, fits: bool
+    config: DrafterConfig,
+    drafter: int,
+    target: int,
+    fits: bool,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """L17: padded rows are accepted, another vocabulary is not."""
+    """L17: padded rows are accepted and said once, another vocabulary is not."""
     config = replace(config, vocab_size=drafter)
     if fits:
-        check_pair(config, _target(vocab_size=target))
+        with caplog.at_level(logging.WARNING, logger="blockdraft"):
+            check_pair(config, _target(vocab_size=target))
+        (record,) = caplog.records
+        message = record.getMessage()
+        assert str(drafter) in message and str(target) in message and "as padding" in message
     else:
         with pytest.raises(CheckpointError, match="vocabulary size"):
             check_pair(config, _target(vocab_size=target))

@@ -59,6 +59,14 @@ def _shard(folder: Path, renamed: str | None = None) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
 
 
+def _edit_index(folder: Path, change: Callable[[dict[str, str]], object]) -> None:
+    _shard(folder)
+    file = folder / "model.safetensors.index.json"
+    index = cast("dict[str, dict[str, str]]", json.loads(file.read_text()))
+    change(index["weight_map"])
+    file.write_text(json.dumps(index))
+
+
 def _truncate(file: Path, size: int) -> None:
     with file.open("r+b") as opened:
         opened.truncate(size)
@@ -164,7 +172,10 @@ def test_shards_equal_one_file(golden_folder: Path) -> None:
 
 def test_taps_replace_those_of_the_file(golden_folder: Path) -> None:
     assert load_checkpoint(golden_folder, taps=[0, 2, 4]).config.taps == (0, 2, 4)
-    with pytest.raises(CheckpointError, match=r"\[64, 192\], expected \[64, 128\] \(2 taps"):
+    with pytest.raises(CheckpointError, match=r"^--taps 0,2 names 2 layers, .* name exactly 3$"):
+        load_checkpoint(golden_folder, taps=[0, 2])
+    _edit_tensors(golden_folder, lambda t: t.update({"fc.weight": torch.ones(64, 100)}))
+    with pytest.raises(CheckpointError, match=r"fc\.weight .* expected \[64, 128\] \(2 taps"):
         load_checkpoint(golden_folder, taps=[0, 2])
 
 
@@ -173,6 +184,10 @@ _DAMAGES: dict[str, tuple[Damage, str]] = {
     "bad json": (lambda f: _truncate(f / "config.json", 50), "config.json is not readable JSON"),
     "binary json": (
         lambda f: (f / "config.json").write_bytes(b"\xff\xfe\x00"),
+        "config.json is not readable JSON",
+    ),
+    "deep json": (
+        lambda f: (f / "config.json").write_text("[" * 100_000),
         "config.json is not readable JSON",
     ),
     "json list": (lambda f: (f / "config.json").write_text("[]"), "is not a JSON object"),
@@ -247,6 +262,18 @@ _DAMAGES: dict[str, tuple[Damage, str]] = {
     "absolute shard": (lambda f: _shard(f, "/etc/x.safetensors"), "names a shard '/etc/"),
     "shard of another kind": (lambda f: _shard(f, "x.bin"), "names a shard 'x.bin'"),
     "missing shard": (lambda f: _shard(f, "gone.safetensors"), "shard gone.safetensors of"),
+    "index lacks a tensor": (
+        lambda f: _edit_index(f, lambda m: m.pop("norm.weight")),
+        "has tensor norm.weight in no shard, but it is in model-00002-of-00002.safetensors",
+    ),
+    "shards lack a tensor": (
+        lambda f: _edit_index(f, lambda m: m.update({"more": m["norm.weight"]})),
+        "has tensor more in model-00002-of-00002.safetensors, but it is in no shard",
+    ),
+    "index has another shard": (
+        lambda f: _edit_index(f, lambda m: m.update({"norm.weight": m["fc.weight"]})),
+        "has tensor norm.weight in model-00001-of-00002.safetensors, but it is in model-00002",
+    ),
 }
 
 
@@ -316,6 +343,15 @@ def test_d2t_and_t2d_must_agree(golden_folder: Path) -> None:
         load_checkpoint(golden_folder)
 
 
+@pytest.mark.parametrize("stored", [torch.int64, torch.int8, torch.bool, torch.float8_e4m3fn])
+def test_a_cast_does_not_hide_weights_that_are_no_floats(
+    golden_folder: Path, stored: torch.dtype
+) -> None:
+    _edit_tensors(golden_folder, lambda t: t.update({"norm.weight": torch.ones(64).to(stored)}))
+    with pytest.raises(CheckpointError, match=r"norm\.weight is stored as .*, expected float16"):
+        load_checkpoint(golden_folder, dtype=torch.float32)
+
+
 def test_a_dtype_that_the_weights_overflow_is_refused(golden_folder: Path) -> None:
     """L10: cast to fp16 a weight becomes infinite; better said at load than as 0 % acceptance."""
     _edit_tensors(golden_folder, lambda t: t["fc.weight"].fill_(1e6))
@@ -360,11 +396,16 @@ def test_a_mask_embedding_that_runs_code_is_refused(
     assert not canary.exists()
 
 
-@pytest.mark.parametrize("kind", ["vector", "row", "state dict"])
+@pytest.mark.parametrize("kind", ["vector", "row", "state dict", "named"])
 def test_mask_embedding_is_read(golden_folder: Path, kind: str) -> None:
     row = torch.randn(64)
-    stored = {"vector": row, "row": row[None], "state dict": {"weight": row}}[kind]
-    torch.save(stored, golden_folder / "mask_embedding.pt")
+    kinds: dict[str, object] = {
+        "vector": row,
+        "row": row[None],
+        "state dict": {"weight": row},
+        "named": {"mask_embedding": row},
+    }
+    torch.save(kinds[kind], golden_folder / "mask_embedding.pt")
     loaded = load_checkpoint(golden_folder).mask_embedding
     assert loaded is not None and torch.equal(loaded, row)
 
@@ -373,8 +414,14 @@ def test_mask_embedding_is_read(golden_folder: Path, kind: str) -> None:
     ("content", "said"),
     [
         (torch.ones(63), r"holds \[63\], expected one tensor \[64\]"),
-        ({"a": torch.ones(64), "b": torch.ones(64)}, "holds list"),
-        ("text", "holds str"),
+        (torch.ones(8, 8), r"holds \[8, 8\], expected one tensor \[64\]"),
+        ({"a": torch.ones(64)}, r"holds a dict with the keys 'a', expected .* mask_embedding or w"),
+        ({"weight": torch.ones(64), "b": torch.ones(64)}, "holds a dict with the keys 'weight, b'"),
+        ({"weight": {"weight": torch.ones(64)}}, "holds a dict with the keys 'weight'"),
+        ("text", "holds a str"),
+        (torch.ones(64, device="meta"), "holds a Tensor without plain values"),
+        (torch.ones(64).to_sparse(), "holds a Tensor without plain values"),
+        (torch.ones(64).long(), r"mask_embedding\.pt is stored as int64"),
         (torch.full((64,), torch.inf), r"mask_embedding\.pt has values that are not finite"),
     ],
 )
@@ -389,6 +436,21 @@ def test_a_truncated_mask_embedding_is_refused(golden_folder: Path) -> None:
     _truncate(golden_folder / "mask_embedding.pt", 200)
     with pytest.raises(CheckpointError, match=r"mask_embedding\.pt is damaged"):
         load_checkpoint(golden_folder)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"abc", b"", b"\x80", b"PK\x03\x04", b"\x00" * 64]
+    + [pickle.dumps({"weight": [1.0]}, protocol=protocol) for protocol in range(6)],
+)
+def test_a_mask_embedding_of_other_bytes_is_one_line(
+    golden_folder: Path, content: bytes, recwarn: pytest.WarningsRecorder
+) -> None:
+    (golden_folder / "mask_embedding.pt").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"mask_embedding\.pt is damaged") as raised:
+        load_checkpoint(golden_folder)
+    assert "\n" not in str(raised.value)
+    assert len(recwarn) == 0
 
 
 def test_code_beside_the_weights_is_never_imported(golden_folder: Path, tmp_path: Path) -> None:

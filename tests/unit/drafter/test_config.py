@@ -31,6 +31,7 @@ def test_layer_type_decides_causality_unless_overridden(
         ({"head_dim": 7}, "head_dim"),
         ({"num_kv_heads": 3}, "num_kv_heads"),
         ({"block_size": 1}, "block_size"),
+        ({"block_size": 257}, "block_size is 257, expected at most the position limit 256"),
         ({"mask_token_id": 40}, "mask_token_id is 40, expected inside the vocabulary of 40"),
         ({"mask_token_id": -1}, "mask_token_id"),
         ({"taps": ()}, "taps"),

@@ -180,6 +180,11 @@ def test_too_wide_a_pass_and_too_small_a_width_are_refused() -> None:
         state.verify(torch.arange(1, 6))
     with pytest.raises(ConfigError, match="at least 3"):
         HFTarget(tiny_model(), batch_invariant=1)
+    model = tiny_model(dtype=torch.float32, size=TinySize(max_context_len=12))
+    with pytest.raises(ConfigError, match="at most 11, not 12"):
+        HFTarget(model, batch_invariant=12)
+    with pytest.raises(ConfigError, match="at most 4096, not 4097"):
+        HFTarget(model, batch_invariant=4097)
 
 
 def test_position_biases_are_refused() -> None:

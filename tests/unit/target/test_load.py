@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import huggingface_hub
 import pytest
@@ -59,6 +60,11 @@ def test_settings_that_make_no_sense(model_folder: Path) -> None:
         load_target(model_folder, revision="main")
     with pytest.raises(ConfigError, match="leave attn out"):
         load_target(model_folder, batch_invariant=8, attn="sdpa")
+    with pytest.raises(ConfigError, match="at least 3 and at most 4096, not 100000000"):
+        load_target(model_folder, batch_invariant=10**8)
+    for device in ("meta", "meta:0", torch.device("meta")):
+        with pytest.raises(ConfigError, match="device meta holds no weights"):
+            load_target(model_folder, device=device)
 
 
 @pytest.mark.parametrize("device", ["nowhere", "cuda:99"])
@@ -99,6 +105,13 @@ def drop_a_weight(folder: Path) -> None:
     path.write_bytes(safetensors.torch.save(weights, metadata={"format": "pt"}))
 
 
+def add_a_weight(folder: Path, name: str = "model.layers.9.mlp.up_proj.weight") -> None:
+    path = folder / "model.safetensors"
+    weights = safetensors.torch.load(path.read_bytes())
+    weights[name] = torch.ones(2)
+    path.write_bytes(safetensors.torch.save(weights, metadata={"format": "pt"}))
+
+
 def only_pickle(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
@@ -118,7 +131,17 @@ DAMAGES: list[tuple[Damage, str]] = [
     (lambda folder: (folder / "config.json").write_text("[1]"), "JSON object"),
     (lambda folder: (folder / "model.safetensors").unlink(), "has no weights"),
     (lambda folder: edit_config(folder, vocab_size=290), "another shape|mismatch|size"),
-    (lambda folder: edit_config(folder, model_type="unheard_of"), "unheard_of"),
+    (
+        lambda folder: (folder / "config.json").write_text("[" * 100_000),
+        "no valid JSON",
+    ),
+    (
+        lambda folder: edit_config(folder, model_type="unheard_of"),
+        "model type 'unheard_of' is unknown to the installed transformers",
+    ),
+    (lambda folder: edit_config(folder, architectures=5, model_type="x"), "model type 'x'"),
+    (lambda folder: edit_config(folder, num_hidden_layers=1), "does not use, the first is model"),
+    (add_a_weight, "1 weights that LlamaForCausalLM does not use, the first is model.layers.9.mlp"),
     (lambda folder: edit_config(folder, hidden_size="wide"), "can't be loaded"),
     (lambda folder: edit_config(folder, num_hidden_layers=4), "lacks 9 weights"),
     (truncate, "complete safetensors"),
@@ -163,9 +186,57 @@ def test_code_in_a_checkpoint_is_never_run_r05(
     edit_config(model_folder, auto_map=auto_map, model_type=model_type)
     try:
         load_target(model_folder)
-    except CheckpointError:
+    except CheckpointError as error:
         assert model_type == "unheard_of"
+        assert "code from a checkpoint is never run: update transformers" in str(error)
+        assert "trust_remote_code" not in str(error)
     assert not canary.exists()
+
+
+def test_code_for_a_type_that_is_no_causal_model_is_refused_r05(model_folder: Path) -> None:
+    edit_config(model_folder, auto_map={"AutoModelForCausalLM": "evil.Evil"}, model_type="clip")
+    with pytest.raises(CheckpointError, match="model type 'clip' is unknown") as raised:
+        load_target(model_folder)
+    assert "trust_remote_code" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.0.attn.masked_bias"]
+)
+def test_buffers_of_older_libraries_are_no_damage(model_folder: Path, name: str) -> None:
+    expected = logits_of(load_target(model_folder))
+    add_a_weight(model_folder, name)
+    assert torch.equal(logits_of(load_target(model_folder)), expected)
+
+
+def test_a_tied_head_may_be_stored(model_folder: Path) -> None:
+    path = model_folder / "model.safetensors"
+    weights = safetensors.torch.load(path.read_bytes())
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"].clone()
+    path.write_bytes(safetensors.torch.save(weights, metadata={"format": "pt"}))
+    edit_config(model_folder, tie_word_embeddings=True)
+    load_target(model_folder)
+
+
+INDEX_FAULTS: list[tuple[Callable[[dict[str, str]], object], str]] = [
+    (lambda index: index.pop("model.norm.weight"), "has a tensor model.norm.weight"),
+    (
+        lambda index: index.update({"more": index["model.norm.weight"]}),
+        "has tensor more in .* which lacks it",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), INDEX_FAULTS)
+def test_index_and_shards_must_agree(
+    sharded_folder: Path, change: Callable[[dict[str, str]], object], message: str
+) -> None:
+    path = sharded_folder / "model.safetensors.index.json"
+    index = cast(dict[str, dict[str, str]], json.loads(path.read_text()))
+    change(index["weight_map"])
+    path.write_text(json.dumps(index))
+    with pytest.raises(CheckpointError, match=message):
+        load_target(sharded_folder)
 
 
 def test_sources_that_are_nothing(tmp_path: Path) -> None:
