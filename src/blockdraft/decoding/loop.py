@@ -42,8 +42,8 @@ def decode(
     The emitted tokens follow exactly the law of plain decoding with `target`, whatever the
     drafter: greedily, and with a seed under the "argmax" law, they are the very same tokens.
     `block_size` counts the anchor; None takes the drafter's own, 1 never drafts, a larger one than
-    the drafter's is cut to it. Raises RequestError before
-    anything runs, NumericsError when the target's logits are not finite.
+    the drafter's is cut to it. Raises RequestError before anything runs, NumericsError when the
+    target's logits are not finite, DrafterError when the drafter breaks its contract.
     """
     request = open_request(target.spec, prompt_ids, params, decode_text)
     emission, chooser = request.emission, request.chooser
