@@ -4,18 +4,18 @@ import jaxtyping
 import pytest
 import torch
 
-from blockdraft.decoding.accept import count_accepted
+from blockdraft.decoding.accept import draw
 from blockdraft.drafter.layers import RMSNorm
 
 
 def test_a_wrong_dtype_is_refused() -> None:
     with pytest.raises(jaxtyping.TypeCheckError):
-        count_accepted(torch.zeros(3), torch.zeros(3))
+        draw(torch.zeros(3, dtype=torch.long), torch.zeros(()))
 
 
 def test_shapes_must_agree_with_each_other() -> None:
     with pytest.raises(jaxtyping.TypeCheckError):
-        count_accepted(torch.zeros(3, dtype=torch.long), torch.zeros(4, dtype=torch.long))
+        draw(torch.zeros(3, 5), torch.zeros(4))
 
 
 def test_the_drafter_is_checked_too() -> None:

@@ -32,5 +32,9 @@ class NumericsError(Error):
     """The target produced logits that are not finite, so no token can be chosen from them."""
 
 
+class EngineFault(Error):
+    """A step of the engine failed; its requests are lost, those that wait go on."""
+
+
 class FetchError(Error):
     """A model that has to be downloaded once could not be fetched."""

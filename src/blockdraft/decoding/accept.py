@@ -3,6 +3,8 @@
 docs/losslessness.md proves each rule. There is no randomness here: uniforms are arguments.
 """
 
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import torch
@@ -33,11 +35,10 @@ def draw(
     return torch.minimum(ids, last)[..., 0]
 
 
-def count_accepted(
-    draft_ids: Int[Tensor, "*trials slots"], target_ids: Int[Tensor, "*trials slots"]
-) -> Int[Tensor, "*trials"]:
+def count_accepted(draft_ids: Sequence[int], target_ids: Sequence[int]) -> int:
     """Length of the longest prefix on which the drafts equal the target's own tokens."""
-    return (draft_ids == target_ids).long().cumprod(-1).sum(-1)
+    pairs = zip(draft_ids, target_ids, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def verify_point_mass(

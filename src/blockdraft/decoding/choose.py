@@ -41,6 +41,22 @@ class Chooser:
         self._uniforms = Uniforms(seed)
         self._vocab_size = vocab_size
 
+    @property
+    def drafts_argmax(self) -> bool:
+        """Whether a draft's tokens are simply the likeliest of each slot (`decide_argmax`)."""
+        sampled = self._params.law == "sampled" and not self._params.is_greedy
+        return self._chain.keeps_argmax and not sampled
+
+    @property
+    def verifies_argmax(self) -> bool:
+        """Whether the target's own tokens are simply its likeliest ones (`verify_argmax`)."""
+        return self._params.is_greedy and self._chain.keeps_argmax
+
+    def decide_argmax(self, ids: Sequence[int], finite: Sequence[bool]) -> DraftedBlock:
+        """A draft whose slots' likeliest tokens were already found, for many requests at once."""
+        assert self.drafts_argmax
+        return DraftedBlock(_leading(ids, finite), None, len(ids))
+
     def decide_draft(self, draft: Draft, position: int, max_slots: int) -> DraftedBlock:
         """Fix the tokens of a draft whose first slot is output position `position`.
 
@@ -63,9 +79,8 @@ class Chooser:
         usable = _leading(range(len(logits)), finite)
         if self._params.law == "sampled" and not self._params.is_greedy:
             return self._draw_draft(logits, usable, position)
-        if self._chain.keeps_argmax:
-            ids = cast(list[int], logits.argmax(-1).tolist())
-            return DraftedBlock(tuple(ids[: len(usable)]), None, len(logits))
+        if self.drafts_argmax:
+            return self.decide_argmax(cast(list[int], logits.argmax(-1).tolist()), finite)
         chosen: list[int] = []
         for slot in usable:
             chosen.append(int(self._chain.constrain(logits[slot], chosen).argmax()))
@@ -95,8 +110,9 @@ class Chooser:
         finite, RequestError when the request's own settings forbid every token.
         """
         finite = cast(list[bool], target_logits.amax(-1).isfinite().tolist())
-        if self._params.is_greedy and self._chain.keeps_argmax:
-            return self._verify_greedy(block, target_logits, finite, position)
+        if self.verifies_argmax:
+            target_ids = cast(list[int], target_logits.argmax(-1).tolist())
+            return self.verify_argmax(block, target_ids, finite, position)
         emitted: list[int] = []
         for slot, logits in enumerate(target_logits):
             if not finite[slot]:
@@ -111,19 +127,22 @@ class Chooser:
                 break
         return tuple(emitted)
 
-    def _verify_greedy(
+    def verify_argmax(
         self,
         block: DraftedBlock,
-        target_logits: Float[Tensor, "rows vocab"],
+        target_ids: Sequence[int],
         finite: Sequence[bool],
         position: int,
     ) -> tuple[int, ...]:
-        target_ids = target_logits.argmax(-1).cpu()
-        draft_ids = torch.tensor(block.ids, dtype=torch.long)
-        num_emitted = int(count_accepted(draft_ids, target_ids[:-1])) + 1
+        """`verify` where each row's likeliest token was already found, for many requests at once.
+
+        Entry i of `target_ids` and `finite` (whether the row's largest logit is) is row i.
+        """
+        assert self.verifies_argmax and len(target_ids) == len(block.ids) + 1
+        num_emitted = 1 + count_accepted(block.ids, target_ids)
         if not all(finite[:num_emitted]):
-            raise _not_finite(position + finite.index(False))
-        return tuple(cast(list[int], target_ids[:num_emitted].tolist()))
+            raise _not_finite(position + list(finite).index(False))
+        return tuple(target_ids[:num_emitted])
 
     def _judge(
         self, block: DraftedBlock, slot: int, row: VocabRow, position: int

@@ -83,16 +83,30 @@ class DFlashDrafter:
             )
         return usable
 
-    def embed_block(self, anchor: int, width: int) -> Float[Tensor, "1 width hidden"]:
-        """The scaled embeddings of [anchor, mask, ..], in the target's dtype."""
+    @property
+    def draft_to_target(self) -> Int[Tensor, " draft_vocab"] | None:
+        """Target id of each draft id; None when the draft vocabulary is the target's."""
+        return self._draft_to_target
+
+    def embed_blocks(
+        self, anchors: Int[Tensor, " batch"], width: int
+    ) -> Float[Tensor, "batch width hidden"]:
+        """The scaled embeddings of [anchor, mask, ..] for each anchor, in the target's dtype."""
         config = self.model.config
-        ids = torch.full((1, width), config.mask_token_id, device=self.model.device)
-        ids[0, 0] = anchor
+        ids = torch.full((len(anchors), width), config.mask_token_id, device=self.model.device)
+        ids[:, 0] = anchors
         embeddings = self._embed(ids)
         if self._mask_embedding is not None:
             mask_row = self._mask_embedding.to(embeddings)
-            embeddings = torch.cat((embeddings[:, :1], mask_row.expand(1, width - 1, -1)), dim=1)
+            masks = mask_row.expand(len(anchors), width - 1, -1)
+            embeddings = torch.cat((embeddings[:, :1], masks), dim=1)
         return embeddings * config.input_embedding_scale
+
+    def slot_logits(
+        self, hidden: Float[Tensor, "slots hidden"]
+    ) -> Float[Tensor, "slots draft_vocab"]:
+        """Logits over the draft vocabulary of final-normed slots."""
+        return self.model.scores(hidden, self._head)
 
     def over_target_vocabulary(
         self, logits: Float[Tensor, "slots draft_vocab"]
@@ -104,16 +118,20 @@ class DFlashDrafter:
         full[:, self._draft_to_target] = logits
         return full
 
+    def no_draft(self) -> DraftLogits:
+        """A draft without slots."""
+        return DraftLogits(torch.empty((0, self._vocab_size), device=self.model.device))
+
     @torch.no_grad()
     def draft(self, state: "DFlashState", anchor: int, width: int) -> DraftLogits:
         """Logits of the `width` - 1 slots after `anchor`; no rows when `width` is below 2."""
         if width < 2:
-            return DraftLogits(torch.empty((0, self._vocab_size), device=self.model.device))
-        embeddings = self.embed_block(anchor, width)
+            return self.no_draft()
+        embeddings = self.embed_blocks(torch.tensor([anchor], device=self.model.device), width)
         hidden = self.model.hidden(embeddings.to(self.model.dtype), state.cache)
         # The target's head wants the target's dtype, which its embedding rows have.
-        logits = self.model.logits(hidden.to(embeddings.dtype), self._head)
-        return DraftLogits(self.over_target_vocabulary(logits[0]))
+        logits = self.slot_logits(hidden[0, 1:].to(embeddings.dtype))
+        return DraftLogits(self.over_target_vocabulary(logits))
 
 
 class DFlashState:

@@ -88,7 +88,7 @@ class BlockDrafter(nn.Module):
         batch_size, new, _ = features.shape
         by = self._rotation(cache.lengths, new)
         context = self.fuse(features)
-        layers = [layer.self_attn.key_values(context, by) for layer in self._layers()]
+        layers = [layer.self_attn.key_values(context, by) for layer in self.decoder_layers()]
         cache.append(layers, [new] * batch_size if counts is None else counts)
 
     def hidden(
@@ -99,7 +99,7 @@ class BlockDrafter(nn.Module):
         by = self._rotation(cache.lengths, width)
         masks: dict[MaskRule, Tensor | None] = {}
         states = embeddings
-        for layer_idx, layer in enumerate(self._layers()):
+        for layer_idx, layer in enumerate(self.decoder_layers()):
             rule = self.config.mask_rule(layer_idx)
             if rule not in masks:
                 masks[rule] = self._mask(cache.lengths, width, rule)
@@ -110,15 +110,23 @@ class BlockDrafter(nn.Module):
     def logits(
         self, hidden: Float[Tensor, "batch width hidden"], head: LMHead
     ) -> Float[Tensor, "batch slots vocab"]:
-        """Logits of the drafted slots (all but the anchor's), scaled and soft-capped."""
+        """Logits of the drafted slots: those of all rows but the anchors'."""
         # One flat list of rows: CPU kernels for bfloat16 are many times slower on a strided batch.
-        slots = hidden[:, 1:].flatten(0, 1)
-        flat = head(slots) * self.config.output_multiplier
-        scores = flat.view(len(hidden), hidden.shape[1] - 1, flat.shape[-1])
+        flat = self.scores(hidden[:, 1:].flatten(0, 1), head)
+        return flat.view(len(hidden), hidden.shape[1] - 1, flat.shape[-1])
+
+    def scores(
+        self, slots: Float[Tensor, "slots hidden"], head: LMHead
+    ) -> Float[Tensor, "slots vocab"]:
+        """Logits of final-normed rows, scaled and soft-capped."""
+        scores = head(slots)
+        if self.config.output_multiplier != 1.0:
+            scores = scores * self.config.output_multiplier
         cap = self.config.final_logit_softcapping
         return scores if cap is None else cap * torch.tanh(scores / cap)
 
-    def _layers(self) -> Iterator[DrafterLayer]:
+    def decoder_layers(self) -> Iterator[DrafterLayer]:
+        """The layers in order."""
         for layer in self.layers:
             assert isinstance(layer, DrafterLayer)
             yield layer

@@ -6,8 +6,10 @@ It resolves and checks; reading weights is in `hf_load.py`, the model itself in 
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+from transformers import PreTrainedModel
 
 from blockdraft.builtin import builtin_target_names, ensure_builtin_target
 from blockdraft.builtin.model_cache import cache_root, make_once
@@ -18,11 +20,19 @@ from blockdraft.target.hf_gguf import dequantize_gguf
 from blockdraft.target.hf_hub import HUB_ID, fetch_from_hub
 from blockdraft.target.hf_load import load_model, load_text
 from blockdraft.target.quiet import first_line, quiet
+from blockdraft.target.text import TextCodec
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
 Report = Callable[[str], None]
 """Takes one line for people, such as how much is about to be downloaded."""
+
+
+class LoadedParts(NamedTuple):
+    """A model with all its weights, and its tokenizer (None when it has none)."""
+
+    model: PreTrainedModel
+    text: TextCodec | None
 
 
 def load_target(
@@ -46,21 +56,39 @@ def load_target(
     if batch_invariant is not None and attn is not None:
         raise ConfigError("batch_invariant brings its own attention: leave attn out")
     check_pass_width(batch_invariant, MOST_PASS_ROWS)
+    parts = load_parts(
+        source,
+        dtype=parse_dtype(dtype),
+        device=device,
+        revision=revision,
+        attn="eager" if batch_invariant is not None else attn,
+        report=report or _say_nothing,
+    )
+    with quiet():
+        return HFTarget(
+            parts.model, name=str(source), text=parts.text, batch_invariant=batch_invariant
+        )
+
+
+def load_parts(
+    source: str | Path,
+    *,
+    dtype: torch.dtype,
+    device: str | torch.device | None,
+    revision: str | None,
+    attn: str | None,
+    report: Report,
+) -> LoadedParts:
+    """Find, check and read a model and its tokenizer; what they are used for is the caller's."""
     if str(device).partition(":")[0] == "meta":
         raise ConfigError(NO_META)
-    torch_dtype = parse_dtype(dtype)
-    folder = resolve_source(str(source), revision, report or _say_nothing)
+    folder = resolve_source(str(source), revision, report)
     check_model_folder(folder)
-    model = load_model(folder, torch_dtype, "eager" if batch_invariant is not None else attn)
+    model = load_model(folder, dtype, attn)
     if device is not None:
         move_to(model, device)
     with quiet():
-        return HFTarget(
-            model,
-            name=str(source),
-            text=load_text(folder, str(source)),
-            batch_invariant=batch_invariant,
-        )
+        return LoadedParts(model, load_text(folder, str(source)))
 
 
 def parse_dtype(dtype: str | torch.dtype) -> torch.dtype:

@@ -1,0 +1,203 @@
+"""`build_engine`: sides, scheduler and width control for a target and a drafter that are loaded.
+
+It chooses between pooled and stateful sides and measures costs; decoding is in `engine.py`.
+"""
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import NamedTuple, Protocol
+
+import torch
+
+from blockdraft.decoding.interfaces import Drafter, TargetModel
+from blockdraft.decoding.text import DecodeText
+from blockdraft.drafter.dflash import DFlashDrafter
+from blockdraft.engine.alarm import AcceptanceAlarm
+from blockdraft.engine.calibrate import measure_costs
+from blockdraft.engine.config import Capacity, EngineConfig, plan_capacity, scheduler_config
+from blockdraft.engine.cost_cache import cost_file, read_costs, write_costs
+from blockdraft.engine.costs import CostModel
+from blockdraft.engine.engine import Engine, EngineParts
+from blockdraft.engine.memory import free_memory
+from blockdraft.engine.pooled import PooledDrafts, PooledTarget
+from blockdraft.engine.scheduler import Scheduler
+from blockdraft.engine.sides import DraftSide, TargetSide
+from blockdraft.engine.stateful import StatefulDrafts, StatefulTarget
+from blockdraft.engine.width import WidthController
+from blockdraft.errors import ConfigError
+from blockdraft.native.drafting import PackedDrafter
+from blockdraft.native.target import NativeTarget
+
+Report = Callable[[str], None]
+
+
+class LoadedTarget(TargetModel, Protocol):
+    """A target whose dtype and device are known."""
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltEngine:
+    """An engine with what the banner says about it."""
+
+    engine: Engine
+    capacity: Capacity
+    batches: bool
+
+    @property
+    def banner(self) -> str:
+        """One line on memory and batching."""
+        c = self.capacity
+        batching = "" if self.batches else "; requests take turns, so batching brings no gain"
+        return (
+            f"{c.slots} slots, {c.max_context} tokens a request; {c.num_rows} tokens fit in "
+            f"{c.num_bytes / 1e6:.0f} MB ({c.target_bytes_per_token} bytes a token for the target, "
+            f"{c.drafter_bytes_per_token} for the drafter){batching}"
+        )
+
+
+def fast_drafter(target: TargetModel, drafter: Drafter) -> Drafter:
+    """The packed form of a block drafter beside a native target; other drafters as they are."""
+    if isinstance(target, NativeTarget) and isinstance(drafter, DFlashDrafter):
+        return PackedDrafter(drafter, clock=time.perf_counter)
+    return drafter
+
+
+def build_engine(
+    target: LoadedTarget,
+    drafter: Drafter,
+    config: EngineConfig | None = None,
+    *,
+    decode_text: DecodeText | None = None,
+    report: Report | None = None,
+) -> BuiltEngine:
+    """An engine over loaded models. Raises ConfigError when memory or settings don't allow it.
+
+    `report` gets a line when costs have to be measured first.
+    """
+    config = config or EngineConfig()
+    drafter = fast_drafter(target, drafter)
+    speculates = drafter.block_size > 1 and config.width.kind != "off"
+    block_size = drafter.block_size if speculates else 1
+    pooled = isinstance(target, NativeTarget) and target.batch_invariant is None
+    capacity = plan_capacity(
+        config,
+        context_limit=target.spec.max_context_len,
+        block_size=block_size,
+        target_bytes_per_token=_target_bytes(target),
+        drafter_bytes_per_token=_drafter_bytes(drafter) if speculates else 0,
+        free_bytes=free_memory(target.device),
+    )
+    sides = _make_sides(target, drafter if speculates else None, capacity, pooled=pooled)
+    costs = None
+    if config.width.kind == "auto" and speculates:
+        costs = _known_costs(target, drafter, sides, capacity, report)
+    engine = Engine(
+        EngineParts(
+            spec=target.spec,
+            target=sides.target,
+            drafts=sides.drafts,
+            scheduler=Scheduler(
+                scheduler_config(
+                    config, capacity, block_size=block_size, can_copy=sides.target.can_copy
+                )
+            ),
+            controller=WidthController(config.width, block_size, costs),
+            alarm=AcceptanceAlarm(config.recorded_tau, block_size),
+            decode_text=decode_text,
+        )
+    )
+    return BuiltEngine(engine, capacity, sides.target.can_batch)
+
+
+class Sides(NamedTuple):
+    """A target side and the draft side beside it."""
+
+    target: TargetSide
+    drafts: DraftSide | None
+
+
+def _make_sides(
+    target: LoadedTarget, drafter: Drafter | None, capacity: Capacity, *, pooled: bool
+) -> Sides:
+    taps = () if drafter is None else drafter.taps
+    try:
+        if pooled and isinstance(target, NativeTarget):
+            side: TargetSide = PooledTarget(target.model, capacity.num_rows, taps)
+        else:
+            side = StatefulTarget(target, taps, capacity.target_bytes_per_token)
+        if drafter is None:
+            return Sides(side, None)
+        if pooled and isinstance(drafter, PackedDrafter):
+            return Sides(side, PooledDrafts(drafter, capacity.num_rows))
+        return Sides(side, StatefulDrafts(drafter, capacity.drafter_bytes_per_token))
+    except (RuntimeError, MemoryError) as error:
+        raise ConfigError(
+            f"{capacity.num_bytes / 1e6:.0f} MB for keys and values can't be had on "
+            f"{target.device}; lower --kv-memory, --slots or --max-context"
+        ) from error
+
+
+def _target_bytes(target: LoadedTarget) -> int:
+    if isinstance(target, NativeTarget):
+        return target.model.config.num_key_values * target.dtype.itemsize
+    # What is not known of other models is bounded by full multi-head attention.
+    return 2 * target.spec.num_layers * target.spec.hidden_size * target.dtype.itemsize
+
+
+def _drafter_bytes(drafter: Drafter) -> int:
+    if isinstance(drafter, PackedDrafter):
+        config, itemsize = drafter.config, drafter.dtype.itemsize
+    elif isinstance(drafter, DFlashDrafter):
+        config, itemsize = drafter.model.config, drafter.model.dtype.itemsize
+    else:
+        return 0
+    return 2 * config.num_layers * config.num_kv_heads * config.head_dim * itemsize
+
+
+def _known_costs(
+    target: LoadedTarget,
+    drafter: Drafter,
+    sides: Sides,
+    capacity: Capacity,
+    report: Report | None,
+) -> CostModel:
+    """Costs from the cache, or measured now."""
+    facts = {
+        "target": target.spec.name,
+        "kind": type(sides.target).__name__,
+        "dtype": str(target.dtype),
+        "device": str(target.device),
+        "quantize": str(target.quantize if isinstance(target, NativeTarget) else None),
+        "drafter": f"{type(drafter).__name__} {drafter.block_size} {drafter.taps}",
+        "slots": str(capacity.slots),
+        "threads": str(torch.get_num_threads()),
+        "machine": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
+        "torch": torch.__version__,
+        "blockdraft": version("blockdraft"),
+    }
+    path = cost_file(facts)
+    known = read_costs(path)
+    if known is not None:
+        return known
+    if report is not None:
+        report("measuring what passes cost on this machine, once")
+    costs = measure_costs(
+        sides.target,
+        sides.drafts,
+        num_slots=capacity.slots,
+        num_rows=capacity.num_rows,
+        feature_size=len(drafter.taps) * target.spec.hidden_size,
+        dtype=target.dtype,
+        clock=time.perf_counter,
+    )
+    write_costs(path, costs)
+    return costs

@@ -1,0 +1,111 @@
+"""Measures what passes of target and drafter cost here, for the width control's cost model.
+
+Runs on scratch rows of the sides it is given, before any request; the result is cached per
+machine and model (`cost_cache.py`).
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+
+from blockdraft.engine.costs import CostModel
+from blockdraft.engine.sides import DraftRequest, DraftSide, Extension, Feed, TargetSide
+from blockdraft.engine.width import candidate_widths
+
+Clock = Callable[[], float]
+
+CONTEXT_LEN = 128
+"""Tokens before each measured pass, where they fit: enough that attention is not free."""
+
+REPEATS = 3
+MOST_ROWS = 64
+
+
+class Scratch(NamedTuple):
+    """Rows to measure on: `slots` made-up requests, `room` rows each, part of them context."""
+
+    slots: int
+    room: int
+    context_len: int
+
+
+def measure_costs(
+    target: TargetSide,
+    drafts: DraftSide | None,
+    *,
+    num_slots: int,
+    num_rows: int,
+    feature_size: int,
+    dtype: torch.dtype,
+    clock: Clock,
+) -> CostModel:
+    """Seconds of target passes by rows and of drafter passes by requests and width.
+
+    `feature_size` and `dtype` are those of the context features (taps * hidden).
+    """
+    room = min(CONTEXT_LEN + MOST_ROWS, num_rows)
+    slots = min(num_slots, num_rows // room)
+    context_len = min(CONTEXT_LEN, room // 2)
+    scratch = Scratch(slots, room, context_len)
+    verify = dict(_measure_verify(target, scratch, clock))
+    draft: dict[tuple[int, int], float] = {}
+    if drafts is not None and drafts.block_size > 1:
+        features = torch.zeros(context_len, feature_size, dtype=dtype)
+        draft = dict(_measure_drafts(drafts, features, scratch, clock))
+    for key in range(slots):
+        target.forget(key)
+        if drafts is not None:
+            drafts.forget(key)
+    return CostModel.fit(verify, draft)
+
+
+def _measure_verify(
+    target: TargetSide, scratch: Scratch, clock: Clock
+) -> Iterator[tuple[int, float]]:
+    slots, room, context_len = scratch
+    for key in range(slots):
+        prompt = (1,) * context_len
+        target.run([Feed(key, key * room, 0, prompt, is_prompt=True, wants_logits=False)])
+    for rows in (1, 2, 4, 8, 16, 32, 64):
+        used = min(rows, slots) if target.can_batch else 1
+        if -(-rows // used) > room - context_len or (rows > 16 and not target.can_batch):
+            return
+        shares = [rows // used + (i < rows % used) for i in range(used)]
+        feeds = [
+            Feed(key, key * room, context_len, (1,) * share, is_prompt=False, wants_logits=True)
+            for key, share in enumerate(shares)
+        ]
+        yield rows, _best(lambda feeds=feeds: _verify_once(target, feeds), clock)
+
+
+def _verify_once(target: TargetSide, feeds: list[Feed]) -> None:
+    target.run(feeds).logits.max(-1)
+    for feed in feeds:
+        target.commit(feed, 0)
+
+
+def _measure_drafts(
+    drafts: DraftSide, features: torch.Tensor, scratch: Scratch, clock: Clock
+) -> Iterator[tuple[tuple[int, int], float]]:
+    slots, room, context_len = scratch
+    ids = (1,) * context_len
+    tapped = features if features.shape[1] else None
+    for key in range(slots):
+        drafts.extend([Extension(key, key * room, 0, ids, tapped)])
+    for width in candidate_widths(drafts.block_size):
+        for used in (1, 2, 4, 8, 16, 32):
+            if used > slots:
+                break
+            requests = [DraftRequest(key, key * room, context_len, 1, width) for key in range(used)]
+            yield (used, width), _best(lambda r=requests: drafts.draft(r), clock)
+
+
+def _best(run: Callable[[], object], clock: Clock) -> float:
+    """The fastest of a few runs, the first of which warms up."""
+    best = float("inf")
+    for _ in range(REPEATS + 1):
+        started = clock()
+        run()
+        best = min(best, clock() - started)
+    return best

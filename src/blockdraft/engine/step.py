@@ -1,0 +1,315 @@
+"""`Step`: one step of the engine, from the scheduler's plan to committed tokens.
+
+    plan      the scheduler admits, preempts, moves rows and hands out prompt chunks
+    draft     the width controller decides; one drafter pass over the requests that speculate
+    verify    one target pass: prompt chunks, anchors and drafts, as flat rows
+    commit    each request's own chooser decides; kept rows become context
+
+A failure of the drafter costs its drafts and nothing else; one request's failure is its own.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from blockdraft.decoding.choose import DraftedBlock
+from blockdraft.decoding.completion import Commit, read_logprobs
+from blockdraft.engine.context import DrafterContexts
+from blockdraft.engine.deciding import Likeliest, Wanted, decide_drafts, likeliest
+from blockdraft.engine.plan import PrefillChunk, StepPlan
+from blockdraft.engine.running import Event, Failed, Running
+from blockdraft.engine.sides import DraftRequest, Feed, PassResult
+from blockdraft.engine.width import Speculating, StepOutcome, WidthDecision
+from blockdraft.errors import Error
+
+if TYPE_CHECKING:
+    from blockdraft.engine.engine import EngineParts
+
+NO_DRAFT = DraftedBlock((), None, 0)
+
+TIMED_CATCH_UP = 64
+"""More tokens than this taken into the drafter's contexts are not the price of a usual draft."""
+
+_LOGGER = logging.getLogger("blockdraft")
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """What drafting gave: the decision it followed and a block for each decoding request."""
+
+    decision: WidthDecision
+    blocks: Mapping[int, DraftedBlock]
+    seconds: float | None = None
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One feed's share of a pass; `best` is filled where the likeliest tokens were looked for."""
+
+    feed: Feed
+    logits: Tensor
+    features: Tensor | None
+    best: Likeliest
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the width controller is told of a step."""
+
+    keys: list[int]
+    verify: list[int]
+    accepted: list[int]
+
+
+class Step:
+    """Runs once. Requests that fail on their own are dropped from the scheduler here."""
+
+    def __init__(
+        self,
+        parts: "EngineParts",
+        contexts: DrafterContexts | None,
+        requests: Mapping[int, Running],
+    ) -> None:
+        self._parts = parts
+        self._contexts = contexts
+        self._requests = requests
+        self.num_preempted = 0
+        self.drafter_failed = False
+
+    def run(self) -> list[Event]:
+        plan = self._parts.scheduler.plan()
+        self._follow(plan)
+        drafted = self._draft(plan)
+        self.drafter_failed = drafted.failed
+        feeds = [*map(self._prompt_feed, plan.prefill), *self._block_feeds(plan, drafted)]
+        if not feeds:
+            return []
+        started = self._parts.clock()
+        result = self._parts.target.run(feeds)
+        seconds = self._parts.clock() - started
+        tally = Tally([], [], [])
+        needs_token = {chunk.key: chunk.needs_token for chunk in plan.prefill}
+        outcomes: dict[int, Event] = {}
+        for part in self._slices(feeds, result):
+            try:
+                if part.feed.is_prompt:
+                    commit = self._take_prompt(part, needs_token[part.feed.key])
+                else:
+                    commit = self._take_block(part, drafted.blocks[part.feed.key], tally)
+            except Error as error:
+                self._parts.scheduler.fail(part.feed.key)
+                outcomes[part.feed.key] = Event(part.feed.key, Failed(error))
+                continue
+            if commit is not None:
+                outcomes[part.feed.key] = Event(part.feed.key, commit)
+        self._catch_up_full()
+        self._observe(plan, drafted, tally, seconds)
+        return [outcomes[key] for key in sorted(outcomes)]
+
+    def _follow(self, plan: StepPlan) -> None:
+        """Carry out what the plan says about memory."""
+        self.num_preempted = len(plan.preempted)
+        for key in plan.preempted:
+            self._parts.target.forget(key)
+            if self._contexts is not None:
+                self._contexts.forget(key)
+        self._parts.target.move(plan.moves)
+        if self._contexts is not None:
+            self._contexts.side.move(plan.moves)
+        now = self._parts.clock()
+        for admission in plan.admitted:
+            if self._contexts is not None:
+                self._contexts.open(admission.key, admission.num_reused)
+            running = self._requests[admission.key]
+            running.started = now if running.started is None else running.started
+
+    def _draft(self, plan: StepPlan) -> Drafted:
+        """Decide widths and draft; every decoding request gets a block, maybe an empty one."""
+        asked = [Speculating(key, self._requests[key].remaining) for key in plan.decoding]
+        num_other_rows = sum(chunk.count for chunk in plan.prefill)
+        decision = self._parts.controller.decide(asked, num_other_rows)
+        blocks = dict.fromkeys(plan.decoding, NO_DRAFT)
+        contexts = self._contexts
+        if contexts is None or decision.num_drafting == 0:
+            return Drafted(decision, blocks)
+        widths = {
+            key: width
+            for key, width in zip(plan.decoding, decision.verify, strict=True)
+            if width > 1 and contexts.can_draft(key)
+        }
+        if not widths:
+            return Drafted(decision, blocks)
+        started = self._parts.clock()
+        try:
+            num_taken = contexts.catch_up(widths, self._parts.scheduler.base)
+            requests = [self._draft_request(key, decision.draft_width) for key in widths]
+            wanted = [
+                Wanted(running.request.chooser, running.position, width - 1)
+                for key, width in widths.items()
+                for running in (self._requests[key],)
+            ]
+            drafts = contexts.side.draft(requests)
+            decided = decide_drafts(drafts, wanted, self._parts.spec.vocab_size)
+        except Exception as error:  # noqa: BLE001  a drafter may be anything; drafts are optional
+            _LOGGER.warning("the drafter failed, this step goes on without drafts: %r", error)
+            return Drafted(decision, blocks, failed=True)
+        seconds = self._parts.clock() - started
+        blocks |= dict(zip(widths, decided, strict=True))
+        return Drafted(decision, blocks, None if num_taken > TIMED_CATCH_UP else seconds)
+
+    def _draft_request(self, key: int, width: int) -> DraftRequest:
+        scheduler = self._parts.scheduler
+        anchor = self._requests[key].request.emission.ids[-1]
+        return DraftRequest(key, scheduler.base(key), scheduler.context_len(key), anchor, width)
+
+    def _prompt_feed(self, chunk: PrefillChunk) -> Feed:
+        scheduler = self._parts.scheduler
+        known = scheduler.known_ids(chunk.key)
+        ids = tuple(known[chunk.start : chunk.start + chunk.count])
+        base = scheduler.base(chunk.key)
+        return Feed(
+            chunk.key, base, chunk.start, ids, is_prompt=True, wants_logits=chunk.needs_token
+        )
+
+    def _block_feeds(self, plan: StepPlan, drafted: Drafted) -> Iterator[Feed]:
+        scheduler = self._parts.scheduler
+        for key in plan.decoding:
+            anchor = self._requests[key].request.emission.ids[-1]
+            ids = (anchor, *drafted.blocks[key].ids)
+            context_len = scheduler.context_len(key)
+            yield Feed(
+                key, scheduler.base(key), context_len, ids, is_prompt=False, wants_logits=True
+            )
+
+    def _slices(self, feeds: list[Feed], result: PassResult) -> Iterator[Slice]:
+        """Each feed's logits and features, the likeliest tokens found for all rows at once."""
+        greedy = any(
+            self._requests[feed.key].request.chooser.verifies_argmax
+            for feed in feeds
+            if feed.wants_logits
+        )
+        best = likeliest(result.logits) if greedy else Likeliest([], [])
+        row = asked = 0
+        for feed in feeds:
+            num_asked = 0
+            if feed.wants_logits:
+                num_asked = 1 if feed.is_prompt else len(feed.ids)
+            features = result.features
+            yield Slice(
+                feed,
+                result.logits[asked : asked + num_asked],
+                None if features is None else features[row : row + len(feed.ids)],
+                Likeliest(
+                    best.ids[asked : asked + num_asked], best.finite[asked : asked + num_asked]
+                ),
+            )
+            row += len(feed.ids)
+            asked += num_asked
+
+    def _take_prompt(self, part: Slice, needs_token: bool) -> Commit | None:
+        """A prompt chunk is context now; the last one also decides the first token."""
+        feed, running = part.feed, self._requests[part.feed.key]
+        decided = _verify(running, NO_DRAFT, part) if needs_token else ()
+        emitted = running.emit_first(decided) if needs_token else ()
+        self._add_context(feed, feed.ids, part.features, ends=running.is_finished)
+        complete = self._complete(feed.key, feed.context_len + len(feed.ids))
+        self._parts.scheduler.advance_prefill(feed.key, len(feed.ids), complete)
+        if not needs_token:
+            return None
+        self._parts.scheduler.first_token(feed.key, emitted[0])
+        return self._commit(running, emitted, 0, part.logits)
+
+    def _take_block(self, part: Slice, block: DraftedBlock, tally: Tally) -> Commit:
+        """Decide, keep the accepted rows, make the last emitted token the new anchor."""
+        feed, running = part.feed, self._requests[part.feed.key]
+        decided = _verify(running, block, part)
+        emitted = running.emit(block, decided)
+        kept = len(emitted)
+        self._parts.target.commit(feed, kept)
+        features = None if part.features is None else part.features[:kept]
+        new_context = (feed.ids[0], *emitted[:-1])
+        self._add_context(feed, new_context, features, ends=running.is_finished)
+        complete = self._complete(feed.key, feed.context_len + kept)
+        self._parts.scheduler.commit(feed.key, kept, emitted, complete)
+        num_accepted = len(decided) - 1
+        tally.keys.append(feed.key)
+        tally.verify.append(len(feed.ids))
+        tally.accepted.append(num_accepted)
+        self._watch(block, num_accepted)
+        return self._commit(running, emitted, min(num_accepted, kept), part.logits)
+
+    def _add_context(
+        self, feed: Feed, ids: tuple[int, ...], features: Tensor | None, *, ends: bool
+    ) -> None:
+        if self._contexts is None:
+            return
+        self._contexts.add(feed.key, ids, features)
+        if ends and self._parts.target.can_copy:
+            # What the drafter lacks can't be reused by a later request.
+            self._try_catch_up([feed.key])
+
+    def _try_catch_up(self, keys: list[int]) -> None:
+        assert self._contexts is not None
+        try:
+            self._contexts.catch_up(keys, self._parts.scheduler.base)
+        except Exception as error:  # noqa: BLE001  a drafter may be anything; drafts are optional
+            self.drafter_failed = True
+            _LOGGER.warning("the drafter failed to take in a context: %r", error)
+
+    def _catch_up_full(self) -> None:
+        if self._contexts is None:
+            return
+        running = self._parts.scheduler.running
+        try:
+            self._contexts.catch_up_full(running, self._parts.scheduler.base)
+        except Exception as error:  # noqa: BLE001  a drafter may be anything; drafts are optional
+            self.drafter_failed = True
+            _LOGGER.warning("the drafter failed to take in a context: %r", error)
+
+    def _complete(self, key: int, context_len: int) -> int:
+        """How much of a request others may reuse."""
+        return context_len if self._contexts is None else self._contexts.complete(key)
+
+    def _commit(
+        self, running: Running, emitted: tuple[int, ...], num_drafted: int, logits: Tensor
+    ) -> Commit:
+        logprobs = read_logprobs(logits, emitted, running.params.logprobs)
+        if running.is_finished:
+            self._parts.scheduler.finish(running.key)
+        return running.commit(emitted, num_drafted, logprobs, self._parts.clock())
+
+    def _watch(self, block: DraftedBlock, num_accepted: int) -> None:
+        alarm = self._parts.alarm
+        warnings = [alarm.observe_unusable(block.num_slots - len(block.ids))]
+        if block.num_slots:
+            warnings.append(alarm.observe(block.num_slots, num_accepted))
+        for warning in warnings:
+            if warning is not None:
+                _LOGGER.warning(warning)
+
+    def _observe(self, plan: StepPlan, drafted: Drafted, tally: Tally, seconds: float) -> None:
+        if not plan.decoding:
+            return
+        self._parts.controller.observe_step(
+            StepOutcome(
+                decision=drafted.decision,
+                keys=tuple(tally.keys),
+                verify=tuple(tally.verify),
+                accepted=tuple(tally.accepted),
+                num_other_rows=sum(chunk.count for chunk in plan.prefill),
+                draft_seconds=drafted.seconds,
+                verify_seconds=seconds,
+                drafter_failed=drafted.failed,
+            )
+        )
+
+
+def _verify(running: Running, block: DraftedBlock, part: Slice) -> tuple[int, ...]:
+    chooser = running.request.chooser
+    if chooser.verifies_argmax:
+        return chooser.verify_argmax(block, part.best.ids, part.best.finite, running.position)
+    return chooser.verify(block, part.logits, running.position)

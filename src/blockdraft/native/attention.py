@@ -1,0 +1,166 @@
+"""Attention of a pass's segments, each over its own rows of the pool.
+
+Query heads that share a key/value head are laid out as further query rows of it, so that its keys
+are read once for all of them. Masks and softmax only; projections are in `model.py`.
+
+Shape legend: rows = tokens of one segment, kv = key/value heads, groups = query heads a kv head,
+keys = context_len + rows, dim = head_dim.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from blockdraft.native.segments import Segment
+from blockdraft.target.hf_attention import chunked_attention
+
+FOLDED_ROWS = 64
+"""Segments of more rows (prompts) are not folded: their masks would be many times as large."""
+
+
+class ChainMasks:
+    """Causal masks of narrow chains as views of one growing tensor a width.
+
+    The tensor for n rows is [groups * n, room + n]: `room` columns that all rows see, then a
+    triangle. Its last context_len + n columns are the mask of any context that fits.
+    """
+
+    def __init__(self, num_groups: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.num_groups = num_groups
+        self._dtype = dtype
+        self.device = device
+        self._made: dict[int, Tensor] = {}
+
+    def mask(self, num_rows: int, context_len: int) -> Float[Tensor, "queries keys"]:
+        made = self._made.get(num_rows)
+        room = -1 if made is None else made.shape[1] - num_rows
+        if made is None or room < context_len:
+            room = max(256, 2 * context_len)
+            made = self._make(num_rows, room)
+            self._made[num_rows] = made
+        return made[:, room - context_len :]
+
+    def _make(self, num_rows: int, room: int) -> Tensor:
+        sees = torch.ones(num_rows, room + num_rows, dtype=torch.bool, device=self.device)
+        return additive(sees.tril(room), self._dtype).repeat(self.num_groups, 1)
+
+
+def additive(sees: Bool[Tensor, "rows keys"], dtype: torch.dtype) -> Float[Tensor, "rows keys"]:
+    """0 where a row sees a key, -inf where not."""
+    mask = torch.zeros(sees.shape, dtype=dtype, device=sees.device)
+    return mask.masked_fill_(~sees, -torch.inf)
+
+
+def sees_keys(segment: Segment, window: int | None) -> Bool[Tensor, "rows keys"]:
+    """Who sees whom: context, ancestors and itself, nothing `window` or more positions back."""
+    context_len, num_rows = segment.context_len, segment.num_rows
+    own = torch.ones(num_rows, num_rows, dtype=torch.bool).tril()
+    if segment.parents is not None:
+        own = _ancestors(segment.parents)
+    sees = torch.cat((torch.ones(num_rows, context_len, dtype=torch.bool), own), dim=1)
+    if window is not None:
+        # A row's depth below the context is the number of its ancestors.
+        positions = torch.cat((torch.arange(context_len), context_len - 1 + own.sum(1)))
+        sees &= positions[context_len:, None] - positions < window
+    return sees
+
+
+def _ancestors(parents: Sequence[int]) -> Bool[Tensor, "rows rows"]:
+    """True at [i, j] where j is i or an ancestor of it."""
+    sees = torch.zeros(len(parents), len(parents), dtype=torch.bool)
+    for row, parent in enumerate(parents):
+        if parent >= 0:
+            sees[row] = sees[parent]
+        sees[row, row] = True
+    return sees
+
+
+class KeyMask(NamedTuple):
+    """Which keys of a segment its rows see, made once a pass and shared by all layers alike.
+
+    Keys before `first_key` are cut off. `mask` None = the rest is seen by all rows, or causally
+    when `is_causal`. `is_folded`: the query heads of a group are further query rows.
+    """
+
+    first_key: int
+    mask: Float[Tensor, "queries keys"] | None
+    is_causal: bool
+    is_folded: bool
+
+
+def key_mask(
+    segment: Segment, window: int | None, chains: ChainMasks, dtype: torch.dtype
+) -> KeyMask:
+    """The mask of a target's segment in layers of one window."""
+    if segment.num_rows == 1:
+        # One row sees the whole of its window: the keys are cut instead of masked.
+        return KeyMask(0 if window is None else max(0, segment.end - window), None, False, True)
+    is_folded = segment.num_rows <= FOLDED_ROWS
+    if segment.parents is None and (window is None or segment.end <= window):
+        if is_folded:
+            mask = chains.mask(segment.num_rows, segment.context_len)
+            return KeyMask(0, mask, False, True)
+        if segment.context_len == 0:
+            return KeyMask(0, None, True, False)
+    mask = additive(sees_keys(segment, window), dtype).to(chains.device)
+    return KeyMask(0, mask.repeat(chains.num_groups, 1) if is_folded else mask, False, is_folded)
+
+
+def attend(
+    queries: Float[Tensor, "rows heads dim"],
+    keys: Float[Tensor, "kv keys dim"],
+    values: Float[Tensor, "kv keys dim"],
+    mask: KeyMask,
+) -> Float[Tensor, "rows width"]:
+    """Softmax attention of one segment; width = heads * dim."""
+    rows, heads, dim = queries.shape
+    num_kv = keys.shape[0]
+    keys, values = keys[None, :, mask.first_key :], values[None, :, mask.first_key :]
+    if not mask.is_folded:
+        attended = functional.scaled_dot_product_attention(
+            queries.transpose(0, 1)[None],
+            keys,
+            values,
+            attn_mask=mask.mask,
+            is_causal=mask.is_causal,
+            enable_gqa=num_kv != heads,
+        )
+        return attended[0].transpose(0, 1).reshape(rows, heads * dim)
+    groups = heads // num_kv
+    if rows == 1:
+        folded = queries.reshape(1, num_kv, groups, dim)
+    else:
+        folded = queries.view(rows, num_kv, groups, dim).permute(1, 2, 0, 3)
+        folded = folded.reshape(1, num_kv, groups * rows, dim)
+    attended = functional.scaled_dot_product_attention(folded, keys, values, attn_mask=mask.mask)
+    if rows == 1:
+        return attended.view(1, heads * dim)
+    attended = attended.view(num_kv, groups, rows, dim).permute(2, 0, 1, 3)
+    return attended.reshape(rows, heads * dim)
+
+
+def attend_invariantly(
+    queries: Float[Tensor, "rows heads dim"],
+    keys: Float[Tensor, "kv keys dim"],
+    values: Float[Tensor, "kv keys dim"],
+    sees: Bool[Tensor, "fed keys"],
+) -> Float[Tensor, "rows width"]:
+    """Attention whose bits for a row do not depend on the keys behind it or the rows beside it.
+
+    Rows behind the `fed` ones are padding. Slower than `attend`, and exact in the same sense as
+    `target/hf_attention.py`, whose fixed chunks of keys it uses.
+    """
+    rows, heads, dim = queries.shape
+    mask = functional.pad(additive(sees, queries.dtype), (0, 0, 0, rows - sees.shape[0]))
+    attended, _ = chunked_attention(
+        nn.Module(),
+        queries.transpose(0, 1)[None],
+        keys[None],
+        values[None],
+        mask.to(queries.device)[None, None],
+    )
+    return attended.reshape(rows, heads * dim)
