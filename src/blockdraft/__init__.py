@@ -17,15 +17,23 @@ if TYPE_CHECKING:
     from blockdraft.decoding import Commit as Commit
     from blockdraft.decoding import Completion as Completion
     from blockdraft.decoding import SamplingParams as SamplingParams
+    from blockdraft.engine import EngineConfig as EngineConfig
+    from blockdraft.llm import LLM as LLM
+    from blockdraft.llm import FailedPrompt as FailedPrompt
+    from blockdraft.native import TargetOptions as TargetOptions
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "LLM",
     "AcceptanceStats",
     "Commit",
     "Completion",
+    "EngineConfig",
+    "FailedPrompt",
     "PromptOptions",
     "SamplingParams",
+    "TargetOptions",
     "encode_prompt",
     "generate",
     "load_drafter",
@@ -37,7 +45,11 @@ _HOME = {
     "AcceptanceStats": "blockdraft.decoding",
     "Commit": "blockdraft.decoding",
     "Completion": "blockdraft.decoding",
+    "EngineConfig": "blockdraft.engine",
+    "FailedPrompt": "blockdraft.llm",
+    "LLM": "blockdraft.llm",
     "SamplingParams": "blockdraft.decoding",
+    "TargetOptions": "blockdraft.native",
 }
 
 

@@ -6,7 +6,10 @@ Text and messages in, text and ids out; the algorithm is in `decoding`, the mode
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
+
+import torch
 
 from blockdraft.builtin import builtin_drafter_path
 from blockdraft.checkpoint import load_dflash
@@ -22,13 +25,23 @@ from blockdraft.decoding import (
     decode,
 )
 from blockdraft.decoding.text import DecodeText
-from blockdraft.errors import RequestError
-from blockdraft.target import Message, TextCodec, load_target
+from blockdraft.engine import fast_drafter
+from blockdraft.errors import ConfigError, RequestError
+from blockdraft.native import (
+    EngineKind,
+    NativeTarget,
+    Quantize,
+    TargetOptions,
+    load_engine_target,
+)
+from blockdraft.target import HFTarget, Message, TextCodec
+from blockdraft.target.load import Report
 
 __all__ = [
     "Prompt",
     "PromptOptions",
     "TextTarget",
+    "choose_drafter",
     "encode_prompt",
     "generate",
     "load_drafter",
@@ -59,6 +72,38 @@ class PromptOptions:
     template_args: Mapping[str, object] | None = None
 
 
+def load_target(
+    source: str | Path,
+    *,
+    engine: EngineKind = "auto",
+    dtype: str | torch.dtype = "float32",
+    device: str | torch.device | None = None,
+    revision: str | None = None,
+    batch_invariant: int | None = None,
+    quantize: Quantize | None = None,
+    report: Report | None = None,
+) -> NativeTarget | HFTarget:
+    """The target `source`, its tokenizer included (`.text`, None when it has none).
+
+    `source` is a built-in name, a folder with safetensors weights, a GGUF file, or a hub id
+    `owner/name[@revision]`. The native decoder runs it where it fits, transformers otherwise
+    (`engine` overrides). `dtype` "auto" takes the faster of float32 and bfloat16, `quantize`
+    rounds the weights to "int8" or "int4", `batch_invariant` = n makes a token's logits
+    independent of what is verified with it, at n rows a pass. Raises CheckpointError for a source
+    that is missing or damaged, FetchError when it can't be downloaded, UnsupportedTarget for a
+    model that can't be rolled back, ConfigError for a setting that makes no sense.
+    """
+    options = TargetOptions(
+        engine=engine,
+        dtype=dtype,
+        device=device,
+        revision=revision,
+        batch_invariant=batch_invariant,
+        quantize=quantize,
+    )
+    return load_engine_target(source, options, report=report)
+
+
 def load_drafter(
     source: str,
     target: TargetModel,
@@ -70,6 +115,7 @@ def load_drafter(
 ) -> Drafter:
     """The drafter `source` for `target`: built-in name, folder, hub id, "none" or "prompt-lookup".
 
+    Beside a native target a block drafter comes in its packed form, which drafts the same, faster.
     `taps` overrides (or supplies) the checkpoint's target layers, `block_size` narrows its block,
     `dtype` None follows the target's. Raises CheckpointError for a checkpoint that is damaged, of
     another format, or does not fit the target.
@@ -79,8 +125,24 @@ def load_drafter(
     if source == "prompt-lookup":
         return PromptLookupDrafter(block_size or 8)
     path = builtin_drafter_path(source) or source
-    return load_dflash(
+    drafter = load_dflash(
         path, target, taps=taps, block_size=block_size, revision=revision, dtype=dtype
+    )
+    return fast_drafter(target, drafter)
+
+
+def choose_drafter(target: str, drafter: str | None) -> str:
+    """The drafter to use: the one given, or the built-in one of a built-in target.
+
+    Raises ConfigError where none is given and none is known.
+    """
+    if drafter is not None:
+        return drafter
+    if builtin_drafter_path(target) is not None:
+        return target
+    raise ConfigError(
+        f"no drafter is known for {target}: give a folder or hub id (--drafter), prompt-lookup, "
+        "or none for plain decoding"
     )
 
 

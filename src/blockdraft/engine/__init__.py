@@ -8,6 +8,7 @@ from blockdraft.engine.build import BuiltEngine, build_engine, fast_drafter
 from blockdraft.engine.config import Capacity, EngineConfig
 from blockdraft.engine.engine import Engine, EngineStats
 from blockdraft.engine.running import Event, Failed
+from blockdraft.engine.session import Session
 from blockdraft.engine.width_mode import WidthMode, parse_width
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "EngineStats",
     "Event",
     "Failed",
+    "Session",
     "WidthMode",
     "build_engine",
     "fast_drafter",

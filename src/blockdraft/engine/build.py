@@ -96,10 +96,16 @@ def build_engine(
         drafter_bytes_per_token=_drafter_bytes(drafter) if speculates else 0,
         free_bytes=free_memory(target.device),
     )
-    sides = _make_sides(target, drafter if speculates else None, capacity, pooled=pooled)
+    if config.compiled and not pooled:
+        raise ConfigError("--compile needs the native engine without --batch-invariant; drop one")
+    sides = _make_sides(
+        target, drafter if speculates else None, capacity, pooled=pooled, compiled=config.compiled
+    )
     costs = None
     if config.width.kind == "auto" and speculates:
-        costs = _known_costs(target, drafter, sides, capacity, report)
+        costs = _known_costs(
+            target, drafter, sides, capacity, compiled=config.compiled, report=report
+        )
     engine = Engine(
         EngineParts(
             spec=target.spec,
@@ -126,12 +132,19 @@ class Sides(NamedTuple):
 
 
 def _make_sides(
-    target: LoadedTarget, drafter: Drafter | None, capacity: Capacity, *, pooled: bool
+    target: LoadedTarget,
+    drafter: Drafter | None,
+    capacity: Capacity,
+    *,
+    pooled: bool,
+    compiled: bool,
 ) -> Sides:
     taps = () if drafter is None else drafter.taps
     try:
         if pooled and isinstance(target, NativeTarget):
-            side: TargetSide = PooledTarget(target.model, capacity.num_rows, taps)
+            side: TargetSide = PooledTarget(
+                target.model, capacity.num_rows, taps, compiled=compiled
+            )
         else:
             side = StatefulTarget(target, taps, capacity.target_bytes_per_token)
         if drafter is None:
@@ -168,6 +181,8 @@ def _known_costs(
     drafter: Drafter,
     sides: Sides,
     capacity: Capacity,
+    *,
+    compiled: bool,
     report: Report | None,
 ) -> CostModel:
     """Costs from the cache, or measured now."""
@@ -178,6 +193,7 @@ def _known_costs(
         "device": str(target.device),
         "quantize": str(target.quantize if isinstance(target, NativeTarget) else None),
         "drafter": f"{type(drafter).__name__} {drafter.block_size} {drafter.taps}",
+        "compiled": str(compiled),
         "slots": str(capacity.slots),
         "threads": str(torch.get_num_threads()),
         "machine": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",

@@ -27,8 +27,9 @@ PREFILL_ROWS_ALONE = 512
 class EngineConfig:
     """Limits and policies; None = chosen from the models and the machine.
 
-    `kv_memory` is bytes for keys and values of target and drafter together. `recorded_tau` is the
-    acceptance length that the drafter was measured at, for the alarm.
+    `compiled` runs verification through torch.compile (native engine only). `kv_memory` is bytes
+    for keys and values of target and drafter together. `recorded_tau` is the acceptance length
+    that the drafter was measured at, for the alarm.
     """
 
     slots: int = DEFAULT_SLOTS
@@ -36,6 +37,7 @@ class EngineConfig:
     kv_memory: int | None = None
     width: WidthMode = field(default_factory=WidthMode)
     reuse_prefixes: bool = True
+    compiled: bool = False
     recorded_tau: float | None = None
 
     def __post_init__(self) -> None:

@@ -145,15 +145,22 @@ class Engine:
         _LOGGER.error("a step of the engine failed; its requests are given up", exc_info=error)
         self._faults += 1
         scheduler = self._parts.scheduler
+        running = frozenset(scheduler.running)
         fault = EngineFault(
             f"the engine failed in a step of this request ({type(error).__name__}: {error}); "
             "send it again, and report the traceback in the log if it happens again"
         )
         events: list[Event] = []
-        for key in scheduler.running:
-            scheduler.fail(key)
+        for key in self._requests:
+            if key in running:
+                scheduler.fail(key)
+            elif scheduler.is_live(key):
+                # It waits; if this very step preempted it, its states are still there.
+                self._forget_states(key)
+                continue
+            # Those that are not live ended in this step, but their last event was lost with it.
             events.append(Event(key, Failed(fault)))
-        # Their rows may be half moved.
+        # Kept rows may be half moved.
         scheduler.forget_kept()
         return events
 
@@ -168,7 +175,10 @@ class Engine:
             self._forget(event.key)
 
     def _forget(self, key: int) -> None:
-        self._parts.target.forget(key)
         self._parts.controller.forget(key)
+        self._forget_states(key)
+
+    def _forget_states(self, key: int) -> None:
+        self._parts.target.forget(key)
         if self._contexts is not None:
             self._contexts.forget(key)

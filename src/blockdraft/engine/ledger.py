@@ -98,8 +98,10 @@ class RowLedger:
         return self._make_room(request, others)
 
     def record(self, request: TrackedRequest) -> None:
-        """Note that more rows of `request` are complete, so that others may copy them."""
+        """Note how many rows of `request` are complete, so that others may copy them."""
         if self._reuse:
+            if request.reusable_len < self._index.length(request.key):
+                self._index.remove(request.key)
             self._index.extend(request.key, request.known, request.reusable_len)
 
     def release(self, key: int) -> None:

@@ -13,6 +13,7 @@ from blockdraft.native.drafting import PackedDrafter
 from blockdraft.native.model import NativeModel
 from blockdraft.native.pool import TokenPool
 from blockdraft.native.segments import Segment
+from blockdraft.native.static import StaticPasses
 
 
 class PooledTarget:
@@ -21,10 +22,19 @@ class PooledTarget:
     can_copy = True
     can_batch = True
 
-    def __init__(self, model: NativeModel, num_rows: int, taps: Sequence[int]) -> None:
+    def __init__(
+        self, model: NativeModel, num_rows: int, taps: Sequence[int], *, compiled: bool = False
+    ) -> None:
+        """`compiled` runs verification in fixed shapes through torch.compile."""
         self._model = model
         self._taps = tuple(taps)
-        self._pool = model.new_pool(num_rows)
+        # One row more than is given out, for what fixed shapes pad.
+        self._pool = model.new_pool(num_rows + 1)
+        self._static: StaticPasses | None = None
+        if compiled or model.device.type == "cuda":
+            # Gathered keys that nobody wrote are masked, which needs them to be finite.
+            self._pool.tensor.zero_()
+            self._static = StaticPasses(model, self._pool, taps, compiled=compiled)
 
     @property
     def bytes_per_token(self) -> int:
@@ -36,9 +46,13 @@ class PooledTarget:
     def run(self, feeds: Sequence[Feed]) -> PassResult:
         segments = [Segment(feed.base, feed.context_len, len(feed.ids)) for feed in feeds]
         ids = torch.tensor([token_id for feed in feeds for token_id in feed.ids])
-        output = self._model.forward(
-            ids, segments, self._pool, taps=self._taps, asked=asked_rows(feeds)
-        )
+        output = None
+        if self._static is not None and not any(feed.is_prompt for feed in feeds):
+            output = self._static.run(ids, segments)
+        if output is None:
+            output = self._model.forward(
+                ids, segments, self._pool, taps=self._taps, asked=asked_rows(feeds)
+            )
         return PassResult(output.logits, output.features)
 
     def commit(self, feed: Feed, num_rows: int) -> None:

@@ -133,7 +133,7 @@ class Scheduler:
         """A decoding request emitted `new_ids` and kept `num_rows` of the rows it fed.
 
         The last known id is the anchor again. `drafter_rows` as in `advance_prefill`; it may lag
-        behind the context while features are buffered.
+        behind the context while features are buffered, and fall back after a fault of the drafter.
         """
         request = self._running[key]
         assert not request.is_prefilling
@@ -212,7 +212,7 @@ class Scheduler:
     def _advance(self, request: TrackedRequest, num_rows: int, drafter_rows: int) -> None:
         request.context_len += num_rows
         assert request.context_len <= self._ledger.extent(request.key).capacity
-        assert request.drafter_len <= drafter_rows <= request.context_len
+        assert 0 <= drafter_rows <= request.context_len
         request.drafter_len = drafter_rows
         self._ledger.record(request)
 

@@ -213,15 +213,16 @@ class Step:
     def _take_prompt(self, part: Slice, needs_token: bool) -> Commit | None:
         """A prompt chunk is context now; the last one also decides the first token."""
         feed, running = part.feed, self._requests[part.feed.key]
-        decided = _verify(running, NO_DRAFT, part) if needs_token else ()
-        emitted = running.emit_first(decided) if needs_token else ()
+        emitted: list[int] = []
+        if needs_token:
+            emitted += running.emit_first(_verify(running, NO_DRAFT, part))
         self._add_context(feed, feed.ids, part.features, ends=running.is_finished)
         complete = self._complete(feed.key, feed.context_len + len(feed.ids))
         self._parts.scheduler.advance_prefill(feed.key, len(feed.ids), complete)
         if not needs_token:
             return None
         self._parts.scheduler.first_token(feed.key, emitted[0])
-        return self._commit(running, emitted, 0, part.logits)
+        return self._commit(running, tuple(emitted), 0, part.logits)
 
     def _take_block(self, part: Slice, block: DraftedBlock, tally: Tally) -> Commit:
         """Decide, keep the accepted rows, make the last emitted token the new anchor."""
@@ -278,9 +279,10 @@ class Step:
         self, running: Running, emitted: tuple[int, ...], num_drafted: int, logits: Tensor
     ) -> Commit:
         logprobs = read_logprobs(logits, emitted, running.params.logprobs)
+        commit = running.commit(emitted, num_drafted, logprobs, self._parts.clock())
         if running.is_finished:
             self._parts.scheduler.finish(running.key)
-        return running.commit(emitted, num_drafted, logprobs, self._parts.clock())
+        return commit
 
     def _watch(self, block: DraftedBlock, num_accepted: int) -> None:
         alarm = self._parts.alarm

@@ -20,6 +20,8 @@ from blockdraft.engine.width_mode import WidthMode, parse_width
 from blockdraft.engine.width_plan import (
     Load,
     Plan,
+    PlanMemory,
+    Survival,
     best_plan,
     extra_seconds,
     plain_plan,
@@ -40,9 +42,8 @@ __all__ = [
 MARGIN = 0.02
 GUARD_SHARE = 0.01
 PROBE_SHARE = 0.005
-START_ALLOWANCE = 4.0
+START_ALLOWANCE = 3.0
 GUARD_CAP = 12.0
-REPLAN_STEPS = 4
 PROBE_SPACING = 16
 WARM_TRIALS = 16
 
@@ -79,7 +80,7 @@ class WidthController:
         self._probes = Account(PROBE_SHARE)
         self._backoff = Backoff()
         self._plain_schedule = PlainSchedule()
-        self._plans = _PlanMemory()
+        self._plans = PlanMemory()
         self._paying: set[Hashable] = set()
         self._turn = 0
         self._since_probe = 0
@@ -159,8 +160,8 @@ class WidthController:
             memory.keep(keys, load.num_other_rows, plan if wins else None)
         return memory.take(load.remaining)
 
-    def _survival(self, keys: list[Hashable]) -> "_SurvivalOf":
-        return _SurvivalOf(self._acceptance, keys)
+    def _survival(self, keys: list[Hashable]) -> Survival:
+        return lambda index, width: self._acceptance.survival(keys[index], width)
 
     def _probe_from_plain(
         self, keys: list[Hashable], load: Load, budget: float
@@ -283,10 +284,9 @@ class WidthController:
         plain_seconds = costs.verify_seconds(len(outcome.keys) + outcome.num_other_rows)
         rows = sum(outcome.verify) + outcome.num_other_rows
         took = costs.verify_seconds(rows)
-        if outcome.verify_seconds is not None and decision.num_drafting and rows == sum(
-            outcome.verify
-        ):
-            took = min(max(outcome.verify_seconds, took / 2), took * 2)
+        measured = None if outcome.num_other_rows else outcome.verify_seconds
+        if measured is not None and decision.num_drafting:
+            took = min(max(measured, took / 2), took * 2)
         drafting = costs.draft_seconds(decision.num_drafting, decision.draft_width)
         return took - plain_seconds + drafting
 
@@ -299,49 +299,3 @@ def candidate_widths(block_size: int) -> tuple[int, ...]:
     """Draft widths worth a try: all up to 4, then about 1.4 times apart, and the block itself."""
     widths = [width for width in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) if width < block_size]
     return (*widths, block_size) if block_size > 1 else ()
-
-
-class _SurvivalOf:
-    """Survival by request index."""
-
-    def __init__(self, acceptance: AcceptanceEstimate, keys: list[Hashable]) -> None:
-        self._acceptance = acceptance
-        self._keys = keys
-
-    def __call__(self, index: int, width: int) -> Sequence[float]:
-        return self._acceptance.survival(self._keys[index], width)
-
-
-class _PlanMemory:
-    """The last plan, kept for a few steps while the load stays the same."""
-
-    def __init__(self) -> None:
-        self._keys: list[Hashable] | None = None
-        self._num_other_rows = 0
-        self._plan: Plan | None = None
-        self._age = 0
-
-    def holds(self, keys: list[Hashable], num_other_rows: int) -> bool:
-        same = self._num_other_rows == num_other_rows and self._keys == keys
-        return same and self._age < REPLAN_STEPS + len(keys) // 8
-
-    def keep(self, keys: list[Hashable], num_other_rows: int, plan: Plan | None) -> None:
-        self._keys, self._num_other_rows, self._plan, self._age = keys, num_other_rows, plan, 0
-
-    def take(self, remaining: Sequence[int]) -> Plan | None:
-        """The plan, cut to what the requests may still emit; None when it drafts nothing now."""
-        plan = self._plan
-        if plan is None:
-            return None
-        verify = tuple(min(width, left) for width, left in zip(plan.verify, remaining, strict=True))
-        if verify == plan.verify:
-            return plan
-        if max(verify) < 2:
-            return None
-        return Plan(plan.draft_width, verify, plan.tokens, plan.seconds)
-
-    def age(self) -> None:
-        self._age += 1
-
-    def clear(self) -> None:
-        self._keys = None

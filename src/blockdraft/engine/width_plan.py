@@ -1,14 +1,15 @@
 """The search: which draft width and which verify widths commit the most tokens per second.
 
-It remembers nothing and learns nothing; beliefs come in as survival probabilities and costs.
+It learns nothing; beliefs come in as survival probabilities and costs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from blockdraft.engine.cost_correction import LiveCosts
 
 MIN_SURVIVAL = 0.01
+REPLAN_STEPS = 4
 
 Survival = Callable[[int, int], Sequence[float]]
 """(request index, draft width) -> P(at least k drafts are accepted), k = 1 .. draft width - 1."""
@@ -120,3 +121,38 @@ def _best_prefix(
     for _, i in gains[:best_num]:
         verify[i] += 1
     return Plan(draft_width, tuple(verify), best_tokens, best_seconds)
+
+
+class PlanMemory:
+    """The last plan (None = decode plainly), kept for a few steps while the load stays the same."""
+
+    def __init__(self) -> None:
+        self._keys: list[Hashable] | None = None
+        self._num_other_rows = 0
+        self._plan: Plan | None = None
+        self._age = 0
+
+    def holds(self, keys: list[Hashable], num_other_rows: int) -> bool:
+        same = self._num_other_rows == num_other_rows and self._keys == keys
+        return same and self._age < REPLAN_STEPS + len(keys) // 8
+
+    def keep(self, keys: list[Hashable], num_other_rows: int, plan: Plan | None) -> None:
+        self._keys, self._num_other_rows, self._plan, self._age = keys, num_other_rows, plan, 0
+
+    def take(self, remaining: Sequence[int]) -> Plan | None:
+        """The plan, cut to what the requests may still emit; None when it drafts nothing now."""
+        plan = self._plan
+        if plan is None:
+            return None
+        verify = tuple(min(width, left) for width, left in zip(plan.verify, remaining, strict=True))
+        if verify == plan.verify:
+            return plan
+        if max(verify) < 2:
+            return None
+        return Plan(plan.draft_width, verify, plan.tokens, plan.seconds)
+
+    def age(self) -> None:
+        self._age += 1
+
+    def clear(self) -> None:
+        self._keys = None

@@ -130,9 +130,8 @@ class PackedDrafter:
         shape = (-1, config.num_layers, 2, config.num_kv_heads, config.head_dim)
         kept = self._context(fused)[:num_rows].view(shape)
         keys = self._rms(kept[:, :, 0], None) * self._context_norm[:, None]
-        by = self._rotary.rotation(
-            torch.tensor(positions, device=self.device), 1, 0, max(positions) + 1
-        )
+        self._rotary.reach(max(positions) + 1)
+        by = self._rotary.rotation(torch.tensor(positions, device=self.device), 1, 0)
         rows = torch.tensor(pool_rows, device=self.device)
         turned = rotate(keys.flatten(1, 2), by).view_as(keys)
         pool.tensor[:, 0].index_copy_(2, rows, turned.permute(1, 2, 0, 3))
@@ -151,11 +150,11 @@ class PackedDrafter:
         hidden = self._embed(anchors, width)
         positions = [p for c in contexts for p in range(c.context_len, c.end)]
         rows = [c.base + p for c in contexts for p in range(c.context_len, c.end)]
+        self._rotary.reach(max(c.end for c in contexts))
         by = self._rotary.rotation(
             torch.tensor(positions, device=self.device),
             self.config.num_heads + self.config.num_kv_heads,
             self.config.num_kv_heads,
-            max(c.end for c in contexts),
         )
         pool_rows = torch.tensor(rows, device=self.device)
         masks = {

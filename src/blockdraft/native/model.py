@@ -110,12 +110,8 @@ class NativeModel:
         self, ids: Int[Tensor, " rows"], layout: Layout, pool: TokenPool, taps: Sequence[int]
     ) -> tuple[Tensor, list[Tensor]]:
         config = self.config
-        by = self._rotary.rotation(
-            layout.positions,
-            config.num_heads + config.num_kv_heads,
-            config.num_kv_heads,
-            layout.last_end,
-        )
+        self.prepare_positions(layout.last_end)
+        by = self.rotation(layout.positions)
         hidden = functional.embedding(ids, self.weights.embedding)
         masks = self._pass_masks(layout)
         tapped: dict[int, Tensor] = {}
@@ -146,18 +142,32 @@ class NativeModel:
         kept: Float[Tensor, "2 kv pool_rows dim"],
         masks: Sequence[Mask],
     ) -> Float[Tensor, "rows hidden"]:
-        normed = self._norm(hidden, layer.input_norm)
-        heads = self._rotated_heads(layer, layer.qkv(normed), by)
+        normed = self.norm(hidden, layer.input_norm)
+        heads = rotate(self.split_heads(layer, layer.qkv(normed)), by)
         self._keep(heads, layout, kept)
         attended = self._attend(heads, layout, kept, masks)
-        hidden = layer.out(attended, hidden)
-        gate, up = layer.gate_up(self._norm(hidden, layer.mlp_norm)).chunk(2, dim=-1)
+        return self.feed_forward(layer, layer.out(attended, hidden))
+
+    def prepare_positions(self, end: int) -> None:
+        """Make rotation factors for positions [0, end), if they are not there yet."""
+        self._rotary.reach(end)
+
+    def rotation(self, positions: Int[Tensor, " rows"]) -> Rotation:
+        """Factors for all heads of rows at `positions`, which must have been prepared."""
+        num_turned = self.config.num_heads + self.config.num_kv_heads
+        return self._rotary.rotation(positions, num_turned, self.config.num_kv_heads)
+
+    def feed_forward(
+        self, layer: LayerWeights, hidden: Float[Tensor, "rows hidden"]
+    ) -> Float[Tensor, "rows hidden"]:
+        """The gated MLP with its norm and residual."""
+        gate, up = layer.gate_up(self.norm(hidden, layer.mlp_norm)).chunk(2, dim=-1)
         return layer.down(functional.silu(gate) * up, hidden)
 
-    def _rotated_heads(
-        self, layer: LayerWeights, qkv: Float[Tensor, "rows width"], by: Rotation
+    def split_heads(
+        self, layer: LayerWeights, qkv: Float[Tensor, "rows width"]
     ) -> Float[Tensor, "rows heads dim"]:
-        """Query, key and value heads, in this order, normed (Qwen3) and rotated."""
+        """Query, key and value heads, in this order; queries and keys normed (Qwen3)."""
         heads = qkv.view(qkv.shape[0], -1, self.config.head_dim)
         if layer.qk_norm is not None:
             turned = heads[:, : layer.qk_norm.shape[0]]
@@ -165,7 +175,7 @@ class NativeModel:
             turned.copy_(
                 functional.rms_norm(turned, (self.config.head_dim,), eps=eps) * layer.qk_norm
             )
-        return rotate(heads, by)
+        return heads
 
     def _keep(self, heads: Float[Tensor, "rows heads dim"], layout: Layout, kept: Tensor) -> None:
         """Write the keys and values of the real rows into the pool."""
@@ -200,9 +210,10 @@ class NativeModel:
             parts.append(parts[0].new_zeros(layout.num_padded, parts[0].shape[1]))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _norm(
+    def norm(
         self, hidden: Float[Tensor, "rows hidden"], weight: Float[Tensor, " hidden"]
     ) -> Float[Tensor, "rows hidden"]:
+        """RMS norm with this model's epsilon."""
         return functional.rms_norm(hidden, (hidden.shape[-1],), weight, self.config.rms_norm_eps)
 
     def _logits(
@@ -218,4 +229,4 @@ class NativeModel:
         else:
             rows = [*asked, *(asked[-1] for _ in range(wanted - len(asked)))]
             chosen = hidden[torch.tensor(rows, device=self.device)]
-        return self.weights.head(self._norm(chosen, self.weights.norm))[: len(asked)]
+        return self.weights.head(self.norm(chosen, self.weights.norm))[: len(asked)]

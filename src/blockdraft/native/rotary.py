@@ -38,14 +38,9 @@ class RotaryTable:
         self._fill(_FIRST_ROWS)
 
     def rotation(
-        self, positions: Int[Tensor, " rows"], num_turned: int, num_unturned: int, end: int
+        self, positions: Int[Tensor, " rows"], num_turned: int, num_unturned: int
     ) -> Rotation:
-        """Factors of `positions`, all below `end`: for heads that turn, then for those that don't.
-
-        `end` is told by the caller, who knows it without reading `positions` back.
-        """
-        if end > self._cos.shape[0]:
-            self._fill(max(end, 2 * self._cos.shape[0]))
+        """Factors of `positions`, all within `reach`: heads that turn, then those that don't."""
         cos = self._cos[positions].unsqueeze(1)
         sin = self._sin[positions].unsqueeze(1)
         if num_unturned == 0:
@@ -56,6 +51,11 @@ class RotaryTable:
             torch.cat((cos.expand(-1, num_turned, -1), still), dim=1),
             torch.cat((sin.expand(-1, num_turned, -1), torch.zeros_like(still)), dim=1),
         )
+
+    def reach(self, end: int) -> None:
+        """Make the table cover positions [0, end); told by callers, who know it on the host."""
+        if end > self._cos.shape[0]:
+            self._fill(max(end, 2 * self._cos.shape[0]))
 
     def _fill(self, num_rows: int) -> None:
         positions = torch.arange(num_rows, device=self._inverse.device).to(self._inverse.dtype)

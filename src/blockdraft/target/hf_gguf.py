@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_model
+from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]: bare PathLike
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from blockdraft.errors import CheckpointError
@@ -36,7 +36,7 @@ def dequantize_gguf(gguf: Path, folder: Path) -> None:
             model = model_loader.from_pretrained(gguf.parent, dtype=torch.float32, **source)
             tokenizer = tokenizer_loader.from_pretrained(gguf.parent, **source)
             # `save_pretrained` refuses dequantized models, so each part is written by itself.
-            save_model(model, str(folder / WEIGHTS_NAME), metadata={"format": "pt"})
+            save_file(_stored(model), folder / WEIGHTS_NAME, metadata={"format": "pt"})
             model.generation_config.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
     except Exception as error:  # the tokenizer library raises bare ones
@@ -48,3 +48,14 @@ def dequantize_gguf(gguf: Path, folder: Path) -> None:
     (folder / "config.json").write_text(
         json.dumps(config, indent=2, default=str) + "\n", encoding="utf-8"
     )
+
+
+def _stored(model: Any) -> dict[str, torch.Tensor]:
+    """Every tensor once; a tied head goes by the embedding's name, which other engines look for."""
+    state: dict[str, torch.Tensor] = model.state_dict()
+    embedding: torch.Tensor = model.get_input_embeddings().weight
+    return {
+        name: tensor.contiguous()
+        for name, tensor in state.items()
+        if not (name == "lm_head.weight" and tensor.data_ptr() == embedding.data_ptr())
+    }

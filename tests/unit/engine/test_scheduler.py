@@ -170,6 +170,9 @@ class TinyEngine:
     def extend_drafter(self, key: int, length: int, ids: Sequence[int] | None = None) -> int:
         """Complete some more rows of the drafter; its features may be buffered for a while."""
         old = self.drafter_len[key]
+        if self.choose.random() < 0.02:
+            self.drafter_len[key] = 0  # a fault: what the drafter has of it is unknown
+            return 0
         new = self.choose.choice((old, length, length))
         known = self.scheduler.known_ids(key) if ids is None else ids
         base = self.scheduler.base(key)
@@ -451,6 +454,28 @@ def test_running_requests_are_sources_too() -> None:
     engine.scheduler.first_token(0, 1)
     engine.scheduler.submit(1, PROMPT, 3)
     assert engine.scheduler.plan().admitted == (Admission(1, 8),)
+
+
+def test_a_source_between_holes_is_moved_before_it_is_copied() -> None:
+    engine = tiny()
+    finish_one(engine, 0, (0,) * 13)
+    finish_one(engine, 1, PROMPT * 2)
+    engine.scheduler.submit(2, (*PROMPT, *(0,) * 16), 2)
+    plan = engine.scheduler.plan()
+    assert plan.moves == (Move(16, 0, 20), Move(0, 20, 10))
+    assert plan.admitted == (Admission(2, 10),)
+    engine.scheduler.audit()
+
+
+def test_rows_that_the_drafter_lost_are_no_source() -> None:
+    engine = tiny()
+    engine.scheduler.submit(0, PROMPT, 3)
+    engine.scheduler.plan()
+    engine.scheduler.advance_prefill(0, 9, 9)
+    engine.scheduler.advance_prefill(0, 1, 0)
+    engine.scheduler.first_token(0, 1)
+    engine.scheduler.submit(1, PROMPT, 3)
+    assert engine.scheduler.plan().admitted == (Admission(1, 0),)
 
 
 def test_of_equal_contents_one_is_kept_and_the_longer_one_of_two() -> None:
