@@ -19,10 +19,13 @@ REPEATS = 4
 SAMPLE_BYTES = 96e6
 """Weights to measure on: more than the caches hold, so that memory is part of the figure."""
 
-WORTH_PADDING = 0.93
+WORTH_PADDING = 0.9
 """A padded pass must be this much faster, or noise would decide."""
 
-WORTH_SWITCHING = 0.85
+MOST_PADDING = 2
+"""Times the rows; far beyond, attention and norms over pad rows would show."""
+
+WORTH_SWITCHING = 0.75
 """Another kernel than the overall best must be this much faster: it costs a second layout."""
 
 
@@ -60,7 +63,8 @@ def choose_plan(rows: Sequence[int], seconds: dict[str, list[float]]) -> KernelP
     for num_rows in range(1, rows[-1] + 1):
         at = next(i for i, measured in enumerate(rows) if measured >= num_rows)
         kernels.append(best[at])
-        cheapest = min(range(at, len(rows)), key=lambda i: times[i])
+        near = [i for i in range(at, len(rows)) if rows[i] <= max(MOST_PADDING * num_rows, 8)]
+        cheapest = min(near or [at], key=lambda i: times[i])
         worth = times[cheapest] < WORTH_PADDING * times[at]
         padded.append(rows[cheapest] if worth else num_rows)
     return KernelPlan(tuple(kernels), tuple(padded))
