@@ -47,6 +47,7 @@ def build_drafter(
         d2t=moved(checkpoint.d2t),
         lm_head=moved(checkpoint.lm_head),
         mask_embedding=moved(checkpoint.mask_embedding),
+        recorded_tau=checkpoint.recorded_tau,
     )
 
 

@@ -25,7 +25,8 @@ class DrafterCheckpoint:
 
     `state` has exactly the tensors of `expected_shapes(config)`. `d2t` is present exactly when the
     configuration has a draft vocabulary; `lm_head` and `mask_embedding` are optional. `source`
-    says where it came from: a folder, or a hub id with the commit it resolved to.
+    says where it came from: a folder, or a hub id with the commit it resolved to. `recorded_tau` is
+    the acceptance length that its makers measured, if they wrote one down.
     """
 
     config: DrafterConfig
@@ -34,6 +35,7 @@ class DrafterCheckpoint:
     d2t: Tensor | None = None
     lm_head: Tensor | None = None
     mask_embedding: Tensor | None = None
+    recorded_tau: float | None = None
 
     @property
     def dtype(self) -> torch.dtype:

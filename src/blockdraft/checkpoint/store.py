@@ -31,6 +31,7 @@ from blockdraft.checkpoint.contents import (
     check_names_and_shapes,
 )
 from blockdraft.checkpoint.format import parse_config, render_config, taps_option
+from blockdraft.checkpoint.provenance import read_recorded_tau, write_recorded_tau
 from blockdraft.checkpoint.resolve import Download, download_from_hub, resolve
 from blockdraft.checkpoint.tensors import WEIGHTS_FILE, list_tensors, read_json, read_tensors
 from blockdraft.drafter.config import DrafterConfig
@@ -79,6 +80,7 @@ def load_checkpoint(
         d2t=None if d2t is None else d2t.long(),
         lm_head=tensors.pop(HEAD_NAME, None),
         mask_embedding=tensors.pop(MASK_FILE, None),
+        recorded_tau=read_recorded_tau(folder, source),
         state=tensors,
     )
 
@@ -117,6 +119,8 @@ def _write(folder: Path, checkpoint: DrafterCheckpoint, tensors: dict[str, Tenso
     # Clones, since tensors that share memory can't be saved.
     plain = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     save_file(plain, folder / WEIGHTS_FILE, metadata={"format": "pt"})
+    if checkpoint.recorded_tau is not None:
+        write_recorded_tau(folder, checkpoint.recorded_tau)
     if checkpoint.mask_embedding is not None:
         torch.save(checkpoint.mask_embedding.detach().cpu().clone(), folder / MASK_FILE)
 

@@ -32,7 +32,8 @@ class DFlashDrafter:
 
     `d2t` maps a reduced draft vocabulary: entry i stands for target id i + d2t[i]. `lm_head` is
     the checkpoint's own head; without it the target's rows are used. `mask_embedding` replaces the
-    mask token's row of the embedding table. `block_size` may be smaller than the trained one; a
+    mask token's row of the embedding table. `recorded_tau` is the acceptance length it was measured
+    at, for alarms. `block_size` may be smaller than the trained one; a
     larger one is reduced to it with a warning, since the model has never seen such a block.
 
     Raises CheckpointError when the draft vocabulary names ids that the target lacks, ConfigError
@@ -48,8 +49,10 @@ class DFlashDrafter:
         d2t: Int[Tensor, " draft_vocab"] | None = None,
         lm_head: Float[Tensor, "draft_vocab hidden"] | None = None,
         mask_embedding: Float[Tensor, " hidden"] | None = None,
+        recorded_tau: float | None = None,
     ) -> None:
         self.model = model
+        self.recorded_tau = recorded_tau
         self._embed = target.embed
         self._mask_embedding = mask_embedding
         self._block_size = _usable_block_size(block_size, model.config.block_size)

@@ -15,7 +15,7 @@ NOTHING = 0.02
 CAUSES = (
     "Likely causes: another chat template or thinking mode than in training, wrong tapped layers, "
     "a wrong LM head or vocabulary map, another target than the drafter was trained for, a "
-    "quantized target. The output stays right; only speed is lost"
+    "quantized target, texts unlike those of the record. The output stays right; only speed is lost"
 )
 
 

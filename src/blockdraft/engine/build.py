@@ -112,12 +112,10 @@ def build_engine(
             target=sides.target,
             drafts=sides.drafts,
             scheduler=Scheduler(
-                scheduler_config(
-                    config, capacity, block_size=block_size, can_copy=sides.target.can_copy
-                )
+                scheduler_config(config, capacity, block_size=block_size, can_copy=sides.can_copy)
             ),
             controller=WidthController(config.width, block_size, costs),
-            alarm=AcceptanceAlarm(config.recorded_tau, block_size),
+            alarm=AcceptanceAlarm(_recorded_tau(config, drafter), block_size),
             decode_text=decode_text,
         )
     )
@@ -129,6 +127,11 @@ class Sides(NamedTuple):
 
     target: TargetSide
     drafts: DraftSide | None
+
+    @property
+    def can_copy(self) -> bool:
+        """Whether both can copy rows: what one of them lacks can't be reused."""
+        return self.target.can_copy and (self.drafts is None or self.drafts.can_copy)
 
 
 def _make_sides(
@@ -176,6 +179,32 @@ def _drafter_bytes(drafter: Drafter) -> int:
     return 2 * config.num_layers * config.num_kv_heads * config.head_dim * itemsize
 
 
+def _recorded_tau(config: EngineConfig, drafter: Drafter) -> float | None:
+    """What the user says, else what the checkpoint records (made for its own block size)."""
+    if config.recorded_tau is not None:
+        return config.recorded_tau
+    if isinstance(drafter, PackedDrafter):
+        drafter = drafter.drafter
+    return drafter.recorded_tau if isinstance(drafter, DFlashDrafter) else None
+
+
+def _clock_for(device: torch.device) -> Callable[[], float]:
+    """A clock that waits until the device has done what was asked of it."""
+    if device.type != "cuda":
+        return time.perf_counter
+
+    def clock() -> float:
+        torch.cuda.synchronize(device)
+        return time.perf_counter()
+
+    return clock
+
+
+def _shape(drafter: Drafter) -> str:
+    """What of a drafter decides its cost."""
+    return repr(drafter.config) if isinstance(drafter, PackedDrafter) else repr(drafter.taps)
+
+
 def _known_costs(
     target: LoadedTarget,
     drafter: Drafter,
@@ -192,11 +221,11 @@ def _known_costs(
         "dtype": str(target.dtype),
         "device": str(target.device),
         "quantize": str(target.quantize if isinstance(target, NativeTarget) else None),
-        "drafter": f"{type(drafter).__name__} {drafter.block_size} {drafter.taps}",
+        "drafter": f"{type(drafter).__name__} {drafter.block_size} {_shape(drafter)}",
         "compiled": str(compiled),
         "slots": str(capacity.slots),
         "threads": str(torch.get_num_threads()),
-        "machine": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
+        "machine": f"{platform.node()} {torch.backends.cpu.get_cpu_capability()}",
         "torch": torch.__version__,
         "blockdraft": version("blockdraft"),
     }
@@ -213,7 +242,7 @@ def _known_costs(
         num_rows=capacity.num_rows,
         feature_size=len(drafter.taps) * target.spec.hidden_size,
         dtype=target.dtype,
-        clock=time.perf_counter,
+        clock=_clock_for(target.device),
     )
     write_costs(path, costs)
     return costs

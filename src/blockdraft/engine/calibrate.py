@@ -82,7 +82,7 @@ def _measure_verify(
 def _verify_once(target: TargetSide, feeds: list[Feed]) -> None:
     target.run(feeds).logits.max(-1)
     for feed in feeds:
-        target.commit(feed, 0)
+        target.commit(feed, ())
 
 
 def _measure_drafts(

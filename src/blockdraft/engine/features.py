@@ -36,7 +36,7 @@ class ContextBacklog:
         """Committed tokens behind those that are known."""
         self._ids[key] += ids
         if features is not None:
-            self._features[key].append(features)
+            self._features[key].append(_unshared(features))
 
     def complete(self, key: int) -> int:
         """How many tokens the drafter has, once everything taken so far is handed to it."""
@@ -63,3 +63,9 @@ class ContextBacklog:
         self._complete.pop(key, None)
         self._ids.pop(key, None)
         self._features.pop(key, None)
+
+
+def _unshared(features: Float[Tensor, "new feature"]) -> Float[Tensor, "new feature"]:
+    """A copy where a few rows would keep the features of a whole pass alive."""
+    used = features.numel() * features.element_size()
+    return features.clone() if 2 * used < features.untyped_storage().nbytes() else features

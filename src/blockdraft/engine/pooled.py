@@ -44,7 +44,7 @@ class PooledTarget:
         _move(self._pool, moves)
 
     def run(self, feeds: Sequence[Feed]) -> PassResult:
-        segments = [Segment(feed.base, feed.context_len, len(feed.ids)) for feed in feeds]
+        segments = [Segment(f.base, f.context_len, len(f.ids), f.parents) for f in feeds]
         ids = torch.tensor([token_id for feed in feeds for token_id in feed.ids])
         output = None
         if self._static is not None and not any(feed.is_prompt for feed in feeds):
@@ -55,8 +55,9 @@ class PooledTarget:
             )
         return PassResult(output.logits, output.features)
 
-    def commit(self, feed: Feed, num_rows: int) -> None:
-        """Nothing to do: the kept rows of a chain already lie behind the context."""
+    def commit(self, feed: Feed, rows: Sequence[int]) -> None:
+        """Gather the kept rows behind the context; those of a chain lie there already."""
+        self._pool.gather(feed.base + feed.context_len, rows)
 
     def forget(self, key: int) -> None:
         """Nothing to do: whoever gets the rows next overwrites them."""
@@ -76,6 +77,8 @@ def asked_rows(feeds: Sequence[Feed]) -> list[int]:
 
 class PooledDrafts:
     """A `DraftSide` on the packed drafter."""
+
+    can_copy = True
 
     def __init__(self, drafter: PackedDrafter, num_rows: int) -> None:
         self._packed = drafter

@@ -19,7 +19,8 @@ from blockdraft.engine.extents import Move
 class Feed:
     """Rows of one request in a pass: `ids` after its `context_len` committed tokens.
 
-    `base` is the first row of its extent. A prompt chunk is committed as it is fed; rows to be
+    `base` is the first row of its extent. `parents` None is a chain; otherwise a tree, as in
+    `TargetState.verify`. A prompt chunk is committed as it is fed; rows to be
     verified stay pending until `TargetSide.commit`.
     """
 
@@ -29,6 +30,7 @@ class Feed:
     ids: tuple[int, ...]
     is_prompt: bool
     wants_logits: bool
+    parents: tuple[int, ...] | None = None
 
 
 class PassResult(NamedTuple):
@@ -64,8 +66,8 @@ class TargetSide(Protocol):
 
     def run(self, feeds: Sequence[Feed]) -> PassResult: ...
 
-    def commit(self, feed: Feed, num_rows: int) -> None:
-        """Keep the first `num_rows` of a verified feed, forget the rest."""
+    def commit(self, feed: Feed, rows: Sequence[int]) -> None:
+        """Keep `rows` of a verified feed, a path from the context downwards; forget the rest."""
         ...
 
     def forget(self, key: int) -> None:
@@ -115,6 +117,11 @@ class DraftSide(Protocol):
 
     @property
     def taps(self) -> tuple[int, ...]: ...
+
+    @property
+    def can_copy(self) -> bool:
+        """Whether rows can be copied, which prefix reuse needs."""
+        ...
 
     @property
     def bytes_per_token(self) -> int: ...

@@ -37,7 +37,7 @@ class StatefulTarget:
                 self._states[feed.key] = self._target.open(self._taps)
             state = self._states[feed.key]
             ids = torch.tensor(feed.ids)
-            output = state.prefill(ids) if feed.is_prompt else state.verify(ids)
+            output = state.prefill(ids) if feed.is_prompt else state.verify(ids, feed.parents)
             if feed.wants_logits:
                 logits.append(output.logits)
             if output.features is not None:
@@ -45,8 +45,8 @@ class StatefulTarget:
         joined = torch.cat(logits) if logits else torch.empty(0, self._target.spec.vocab_size)
         return PassResult(joined, torch.cat(features) if features else None)
 
-    def commit(self, feed: Feed, num_rows: int) -> None:
-        self._states[feed.key].commit(range(num_rows))
+    def commit(self, feed: Feed, rows: Sequence[int]) -> None:
+        self._states[feed.key].commit(rows)
 
     def forget(self, key: int) -> None:
         self._states.pop(key, None)
@@ -54,6 +54,8 @@ class StatefulTarget:
 
 class StatefulDrafts:
     """A `DraftSide` that drafts for one request after the other."""
+
+    can_copy = False
 
     def __init__(self, drafter: Drafter, bytes_per_token: int = 0) -> None:
         self._drafter = drafter

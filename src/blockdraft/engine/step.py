@@ -9,7 +9,7 @@ A failure of the drafter costs its drafts and nothing else; one request's failur
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from blockdraft.engine.plan import PrefillChunk, StepPlan
 from blockdraft.engine.running import Event, Failed, Running
 from blockdraft.engine.sides import DraftRequest, Feed, PassResult
 from blockdraft.engine.width import Speculating, StepOutcome, WidthDecision
-from blockdraft.errors import Error
+from blockdraft.errors import EngineFault, Error
 
 if TYPE_CHECKING:
     from blockdraft.engine.engine import EngineParts
@@ -90,11 +90,12 @@ class Step:
             return []
         started = self._parts.clock()
         result = self._parts.target.run(feeds)
+        best = self._likeliest(feeds, result)
         seconds = self._parts.clock() - started
         tally = Tally([], [], [])
         needs_token = {chunk.key: chunk.needs_token for chunk in plan.prefill}
         outcomes: dict[int, Event] = {}
-        for part in self._slices(feeds, result):
+        for part in _slices(feeds, result, best):
             try:
                 if part.feed.is_prompt:
                     commit = self._take_prompt(part, needs_token[part.feed.key])
@@ -185,37 +186,21 @@ class Step:
                 key, scheduler.base(key), context_len, ids, is_prompt=False, wants_logits=True
             )
 
-    def _slices(self, feeds: list[Feed], result: PassResult) -> Iterator[Slice]:
-        """Each feed's logits and features, the likeliest tokens found for all rows at once."""
-        greedy = any(
-            self._requests[feed.key].request.chooser.verifies_argmax
-            for feed in feeds
-            if feed.wants_logits
-        )
-        best = likeliest(result.logits) if greedy else Likeliest([], [])
-        row = asked = 0
-        for feed in feeds:
-            num_asked = 0
-            if feed.wants_logits:
-                num_asked = 1 if feed.is_prompt else len(feed.ids)
-            features = result.features
-            yield Slice(
-                feed,
-                result.logits[asked : asked + num_asked],
-                None if features is None else features[row : row + len(feed.ids)],
-                Likeliest(
-                    best.ids[asked : asked + num_asked], best.finite[asked : asked + num_asked]
-                ),
-            )
-            row += len(feed.ids)
-            asked += num_asked
+    def _likeliest(self, feeds: Sequence[Feed], result: PassResult) -> Likeliest:
+        """The likeliest token of every row, when any request wants just that."""
+        choosers = [self._requests[f.key].request.chooser for f in feeds if f.wants_logits]
+        if any(chooser.verifies_argmax for chooser in choosers):
+            return likeliest(result.logits)
+        return Likeliest([], [])
 
     def _take_prompt(self, part: Slice, needs_token: bool) -> Commit | None:
         """A prompt chunk is context now; the last one also decides the first token."""
         feed, running = part.feed, self._requests[part.feed.key]
         emitted: list[int] = []
         if needs_token:
-            emitted += running.emit_first(_verify(running, NO_DRAFT, part))
+            emitted += _guarded(
+                running, lambda: running.emit_first(_verify(running, NO_DRAFT, part))
+            )
         self._add_context(feed, feed.ids, part.features, ends=running.is_finished)
         complete = self._complete(feed.key, feed.context_len + len(feed.ids))
         self._parts.scheduler.advance_prefill(feed.key, len(feed.ids), complete)
@@ -227,10 +212,10 @@ class Step:
     def _take_block(self, part: Slice, block: DraftedBlock, tally: Tally) -> Commit:
         """Decide, keep the accepted rows, make the last emitted token the new anchor."""
         feed, running = part.feed, self._requests[part.feed.key]
-        decided = _verify(running, block, part)
-        emitted = running.emit(block, decided)
+        decided = _guarded(running, lambda: _verify(running, block, part))
+        emitted = _guarded(running, lambda: running.emit(block, decided))
         kept = len(emitted)
-        self._parts.target.commit(feed, kept)
+        self._parts.target.commit(feed, range(kept))
         features = None if part.features is None else part.features[:kept]
         new_context = (feed.ids[0], *emitted[:-1])
         self._add_context(feed, new_context, features, ends=running.is_finished)
@@ -315,3 +300,35 @@ def _verify(running: Running, block: DraftedBlock, part: Slice) -> tuple[int, ..
     if chooser.verifies_argmax:
         return chooser.verify_argmax(block, part.best.ids, part.best.finite, running.position)
     return chooser.verify(block, part.logits, running.position)
+
+
+def _slices(feeds: Sequence[Feed], result: PassResult, best: Likeliest) -> Iterator[Slice]:
+    """Each feed's share of a pass."""
+    row = asked = 0
+    for feed in feeds:
+        num_asked = 0
+        if feed.wants_logits:
+            num_asked = 1 if feed.is_prompt else len(feed.ids)
+        end = asked + num_asked
+        features = result.features
+        yield Slice(
+            feed,
+            result.logits[asked:end],
+            None if features is None else features[row : row + len(feed.ids)],
+            Likeliest(best.ids[asked:end], best.finite[asked:end]),
+        )
+        row += len(feed.ids)
+        asked = end
+
+
+def _guarded(running: Running, decide: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
+    """A request's own decision; what its processors raise is that request's fault alone."""
+    try:
+        return decide()
+    except Error:
+        raise
+    except Exception as error:
+        raise EngineFault(
+            f"deciding output token {running.position} failed ({type(error).__name__}: {error}); "
+            "look at the request's processors"
+        ) from error

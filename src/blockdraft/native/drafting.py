@@ -83,7 +83,9 @@ class PackedDrafter:
         self._chains = ChainMasks(num_groups, self.dtype, self.device)
         linears = [linear for layer in self._layers for linear in layer.linears]
         linears += [self._fc, self._context]
-        self.plan = plan or measure_plan(linears, self.dtype, clock)
+        self.plan = plan or measure_plan(
+            linears, self.dtype, clock, on_cpu=self.device.type == "cpu"
+        )
         for linear in linears:
             linear.prepare(self.plan)
 

@@ -72,6 +72,8 @@ class StaticPasses:
         self._taps = tuple(taps)
         self._compiled = compiled
         self._recorded: dict[StaticShape, Recorded] = {}
+        # A recorded pass keeps reading this very table, so it must never have to grow.
+        model.prepare_positions(pool.num_rows)
 
     def run(self, ids: Int[Tensor, " fed"], segments: Sequence[Segment]) -> PassOutput | None:
         """One pass; None when the segments are no chains of at most `MOST_WIDTH` rows."""
@@ -119,7 +121,6 @@ class StaticPasses:
         return StaticInputs(*(tensor.to(self._model.device) for tensor in made))
 
     def _run_recorded(self, shape: StaticShape, inputs: StaticInputs) -> StaticOutputs:
-        self._model.prepare_positions(shape.keys)
         run = self._recorded.get(shape)
         if run is None:
             run = self._record(shape, inputs)

@@ -86,7 +86,7 @@ class NativeTarget:
             linear.prepare(only(PLAIN), final=False)
         self.model = NativeModel(config, weights, only(PLAIN))
         self._try_out(reference if options.quantize is None else self._own_logits(ids))
-        plan = measure_plan(weights.linears, self.dtype, clock)
+        plan = measure_plan(weights.linears, self.dtype, clock, on_cpu=self.device.type == "cpu")
         for linear in weights.linears:
             linear.prepare(plan)
         self.model = NativeModel(config, weights, plan, invariant_rows=options.batch_invariant)

@@ -29,15 +29,19 @@ WORTH_SWITCHING = 0.75
 """Another kernel than the overall best must be this much faster: it costs a second layout."""
 
 
-def measure_plan(linears: Sequence[Linear], dtype: torch.dtype, clock: Clock) -> KernelPlan:
+def measure_plan(
+    linears: Sequence[Linear], dtype: torch.dtype, clock: Clock, *, on_cpu: bool
+) -> KernelPlan:
     """The fastest kernel for each number of rows, over a sample of `linears`.
+
+    Where there is no choice (float64, other devices than the CPU) nothing is measured.
 
     All linears of a model offer the same kernels but for odd shapes; a kernel that some of the
     sample lack does not compete.
     """
     sample = _sample(linears)
     names = [k for k in sample[0].kernels if all(k in linear.kernels for linear in linears)]
-    if len(names) == 1 and dtype == torch.float64:
+    if len(names) == 1 and (dtype == torch.float64 or not on_cpu):
         return only(names[0])
     seconds: dict[str, list[float]] = {}
     for name in names:
@@ -71,7 +75,12 @@ def choose_plan(rows: Sequence[int], seconds: dict[str, list[float]]) -> KernelP
 
 
 def faster_dtype(weights: Sequence[Float[Tensor, "out in"]], clock: Clock) -> torch.dtype:
-    """float32 or bfloat16, whichever multiplies one and eight rows faster here (best kernels)."""
+    """float32 or bfloat16, whichever multiplies one and eight rows faster here (best kernels).
+
+    On other devices than the CPU bfloat16 is known to be it.
+    """
+    if weights[0].device.type != "cpu":
+        return torch.bfloat16
     totals: dict[torch.dtype, float] = {}
     for dtype in (torch.float32, torch.bfloat16):
         linears = [dense_linear(weight.to(dtype), None) for weight in weights]
