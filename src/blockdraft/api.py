@@ -128,7 +128,7 @@ def load_drafter(
     drafter = load_dflash(
         path, target, taps=taps, block_size=block_size, revision=revision, dtype=dtype
     )
-    return fast_drafter(target, drafter)
+    return fast_drafter(target, drafter, takes=True)
 
 
 def choose_drafter(target: str, drafter: str | None) -> str:

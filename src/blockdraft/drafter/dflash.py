@@ -53,6 +53,7 @@ class DFlashDrafter:
     ) -> None:
         self.model = model
         self.recorded_tau = recorded_tau
+        self._device = model.device
         self._embed = target.embed
         self._mask_embedding = mask_embedding
         self._block_size = _usable_block_size(block_size, model.config.block_size)
@@ -87,6 +88,17 @@ class DFlashDrafter:
         return usable
 
     @property
+    def device(self) -> torch.device:
+        return self._device
+
+    def release_weights(self) -> None:
+        """Give the model's memory back, for an owner that has laid its weights out elsewhere.
+
+        Configuration, embedding and head go on working; `open` does not.
+        """
+        self.model.to("meta")
+
+    @property
     def draft_to_target(self) -> Int[Tensor, " draft_vocab"] | None:
         """Target id of each draft id; None when the draft vocabulary is the target's."""
         return self._draft_to_target
@@ -96,7 +108,7 @@ class DFlashDrafter:
     ) -> Float[Tensor, "batch width hidden"]:
         """The scaled embeddings of [anchor, mask, ..] for each anchor, in the target's dtype."""
         config = self.model.config
-        ids = torch.full((len(anchors), width), config.mask_token_id, device=self.model.device)
+        ids = torch.full((len(anchors), width), config.mask_token_id, device=self._device)
         ids[:, 0] = anchors
         embeddings = self._embed(ids)
         if self._mask_embedding is not None:
@@ -123,14 +135,14 @@ class DFlashDrafter:
 
     def no_draft(self) -> DraftLogits:
         """A draft without slots."""
-        return DraftLogits(torch.empty((0, self._vocab_size), device=self.model.device))
+        return DraftLogits(torch.empty((0, self._vocab_size), device=self._device))
 
     @torch.no_grad()
     def draft(self, state: "DFlashState", anchor: int, width: int) -> DraftLogits:
         """Logits of the `width` - 1 slots after `anchor`; no rows when `width` is below 2."""
         if width < 2:
             return self.no_draft()
-        embeddings = self.embed_blocks(torch.tensor([anchor], device=self.model.device), width)
+        embeddings = self.embed_blocks(torch.tensor([anchor], device=self._device), width)
         hidden = self.model.hidden(embeddings.to(self.model.dtype), state.cache)
         # The target's head wants the target's dtype, which its embedding rows have.
         logits = self.slot_logits(hidden[0, 1:].to(embeddings.dtype))

@@ -16,7 +16,7 @@ from blockdraft.decoding.interfaces import Drafter, TargetModel
 from blockdraft.decoding.text import DecodeText
 from blockdraft.drafter.dflash import DFlashDrafter
 from blockdraft.engine.alarm import AcceptanceAlarm
-from blockdraft.engine.calibrate import measure_costs
+from blockdraft.engine.calibrate import Limits, measure_costs
 from blockdraft.engine.config import Capacity, EngineConfig, plan_capacity, scheduler_config
 from blockdraft.engine.cost_cache import cost_file, read_costs, write_costs
 from blockdraft.engine.costs import CostModel
@@ -30,6 +30,7 @@ from blockdraft.engine.width import WidthController
 from blockdraft.errors import ConfigError
 from blockdraft.native.drafting import PackedDrafter
 from blockdraft.native.target import NativeTarget
+from blockdraft.target.hf import HFTarget
 
 Report = Callable[[str], None]
 
@@ -64,11 +65,17 @@ class BuiltEngine:
         )
 
 
-def fast_drafter(target: TargetModel, drafter: Drafter) -> Drafter:
-    """The packed form of a block drafter beside a native target; other drafters as they are."""
-    if isinstance(target, NativeTarget) and isinstance(drafter, DFlashDrafter):
-        return PackedDrafter(drafter, clock=time.perf_counter)
-    return drafter
+def fast_drafter(target: TargetModel, drafter: Drafter, *, takes: bool = False) -> Drafter:
+    """The packed form of a block drafter beside a native target; other drafters as they are.
+
+    `takes`: the drafter given is nobody else's, so its own copy of the weights is released.
+    """
+    if not (isinstance(target, NativeTarget) and isinstance(drafter, DFlashDrafter)):
+        return drafter
+    packed = PackedDrafter(drafter, clock=time.perf_counter)
+    if takes:
+        drafter.release_weights()
+    return packed
 
 
 def build_engine(
@@ -87,6 +94,7 @@ def build_engine(
     drafter = fast_drafter(target, drafter)
     speculates = drafter.block_size > 1 and config.width.kind != "off"
     block_size = drafter.block_size if speculates else 1
+    _check_pass_rows(_pass_rows(target), min(block_size, config.width.width or block_size))
     pooled = isinstance(target, NativeTarget) and target.batch_invariant is None
     capacity = plan_capacity(
         config,
@@ -162,6 +170,19 @@ def _make_sides(
         ) from error
 
 
+def _pass_rows(target: LoadedTarget) -> int | None:
+    """The rows that every verification is padded to, where passes are batch-invariant."""
+    return target.batch_invariant if isinstance(target, NativeTarget | HFTarget) else None
+
+
+def _check_pass_rows(pass_rows: int | None, widest: int) -> None:
+    if pass_rows is not None and widest > pass_rows:
+        raise ConfigError(
+            f"blocks of {widest} tokens do not fit batch-invariant passes of {pass_rows} rows; "
+            f"load the target with batch_invariant {widest}, or use --width fixed:{pass_rows}"
+        )
+
+
 def _target_bytes(target: LoadedTarget) -> int:
     if isinstance(target, NativeTarget):
         return target.model.config.num_key_values * target.dtype.itemsize
@@ -220,6 +241,7 @@ def _known_costs(
         "kind": type(sides.target).__name__,
         "dtype": str(target.dtype),
         "device": str(target.device),
+        "pass_rows": str(_pass_rows(target)),
         "quantize": str(target.quantize if isinstance(target, NativeTarget) else None),
         "drafter": f"{type(drafter).__name__} {drafter.block_size} {_shape(drafter)}",
         "compiled": str(compiled),
@@ -238,8 +260,12 @@ def _known_costs(
     costs = measure_costs(
         sides.target,
         sides.drafts,
-        num_slots=capacity.slots,
-        num_rows=capacity.num_rows,
+        Limits(
+            num_slots=capacity.slots,
+            num_rows=capacity.num_rows,
+            max_context=capacity.max_context,
+            pass_rows=_pass_rows(target),
+        ),
         feature_size=len(drafter.taps) * target.spec.hidden_size,
         dtype=target.dtype,
         clock=_clock_for(target.device),

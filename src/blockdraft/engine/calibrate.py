@@ -20,22 +20,37 @@ CONTEXT_LEN = 128
 
 REPEATS = 3
 MOST_ROWS = 64
+MOST_ROWS_ALONE = 16
+"""Where requests take turns, a pass has the rows of one."""
+
+
+class Limits(NamedTuple):
+    """What an engine may do. `pass_rows`: a batch-invariant target's rows a pass, else None."""
+
+    num_slots: int
+    num_rows: int
+    max_context: int
+    pass_rows: int | None = None
 
 
 class Scratch(NamedTuple):
-    """Rows to measure on: `slots` made-up requests, `room` rows each, part of them context."""
+    """Rows to measure on: `slots` made-up requests, `room` rows each, part of them context.
+
+    A verification has at most `most_rows` rows, and `most_each` of one request.
+    """
 
     slots: int
     room: int
     context_len: int
+    most_each: int
+    most_rows: int
 
 
 def measure_costs(
     target: TargetSide,
     drafts: DraftSide | None,
+    limits: Limits,
     *,
-    num_slots: int,
-    num_rows: int,
     feature_size: int,
     dtype: torch.dtype,
     clock: Clock,
@@ -44,32 +59,41 @@ def measure_costs(
 
     `feature_size` and `dtype` are those of the context features (taps * hidden).
     """
-    room = min(CONTEXT_LEN + MOST_ROWS, num_rows)
-    slots = min(num_slots, num_rows // room)
-    context_len = min(CONTEXT_LEN, room // 2)
-    scratch = Scratch(slots, room, context_len)
+    scratch = _scratch(limits, can_batch=target.can_batch)
     verify = dict(_measure_verify(target, scratch, clock))
     draft: dict[tuple[int, int], float] = {}
     if drafts is not None and drafts.block_size > 1:
-        features = torch.zeros(context_len, feature_size, dtype=dtype)
+        features = torch.zeros(scratch.context_len, feature_size, dtype=dtype)
         draft = dict(_measure_drafts(drafts, features, scratch, clock))
-    for key in range(slots):
+    for key in range(scratch.slots):
         target.forget(key)
         if drafts is not None:
             drafts.forget(key)
     return CostModel.fit(verify, draft)
 
 
+def _scratch(limits: Limits, *, can_batch: bool) -> Scratch:
+    room = min(CONTEXT_LEN + MOST_ROWS, limits.num_rows)
+    context_len = min(CONTEXT_LEN, room // 2, limits.max_context // 2)
+    return Scratch(
+        slots=min(limits.num_slots, limits.num_rows // room),
+        room=room,
+        context_len=context_len,
+        most_each=min(room, limits.max_context) - context_len,
+        most_rows=limits.pass_rows or (MOST_ROWS if can_batch else MOST_ROWS_ALONE),
+    )
+
+
 def _measure_verify(
     target: TargetSide, scratch: Scratch, clock: Clock
 ) -> Iterator[tuple[int, float]]:
-    slots, room, context_len = scratch
+    slots, room, context_len, most_each, most_rows = scratch
     for key in range(slots):
         prompt = (1,) * context_len
         target.run([Feed(key, key * room, 0, prompt, is_prompt=True, wants_logits=False)])
     for rows in (1, 2, 4, 8, 16, 32, 64):
         used = min(rows, slots) if target.can_batch else 1
-        if -(-rows // used) > room - context_len or (rows > 16 and not target.can_batch):
+        if -(-rows // used) > most_each or rows > most_rows:
             return
         shares = [rows // used + (i < rows % used) for i in range(used)]
         feeds = [
@@ -88,7 +112,7 @@ def _verify_once(target: TargetSide, feeds: list[Feed]) -> None:
 def _measure_drafts(
     drafts: DraftSide, features: torch.Tensor, scratch: Scratch, clock: Clock
 ) -> Iterator[tuple[tuple[int, int], float]]:
-    slots, room, context_len = scratch
+    slots, room, context_len = scratch.slots, scratch.room, scratch.context_len
     ids = (1,) * context_len
     tapped = features if features.shape[1] else None
     for key in range(slots):
