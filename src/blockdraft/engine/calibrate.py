@@ -74,7 +74,7 @@ def measure_costs(
 
 def _scratch(limits: Limits, *, can_batch: bool) -> Scratch:
     room = min(CONTEXT_LEN + MOST_ROWS, limits.num_rows)
-    context_len = min(CONTEXT_LEN, room // 2, limits.max_context // 2)
+    context_len = min(max(room // 2, room - MOST_ROWS), limits.max_context // 2)
     return Scratch(
         slots=min(limits.num_slots, limits.num_rows // room),
         room=room,

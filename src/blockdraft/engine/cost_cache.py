@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from blockdraft.builtin.model_cache import cache_root
@@ -35,4 +36,5 @@ def write_costs(path: Path, costs: CostModel) -> None:
         unfinished.write_text(costs.to_json(), encoding="utf-8")
         unfinished.replace(path)
     except OSError:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)

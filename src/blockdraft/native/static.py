@@ -111,7 +111,8 @@ class StaticPasses:
             all_ids[row, :num_rows] = ids[start : start + num_rows]
             positions[row, :num_rows] = here
             written[row, :num_rows] = segment.base + here
-            read[row] = (segment.base + torch.arange(keys)).clamp_max(scratch)
+            # Masked keys are its own, too: 0 * NaN is NaN, so one request's could spoil another.
+            read[row] = segment.base + torch.arange(keys).clamp_max(segment.end - 1)
             seen[row, :num_rows] = here + 1
             start += num_rows
         sees = torch.arange(keys) < seen[..., None]
