@@ -5,7 +5,8 @@ A thin front of the engine: it loads, queues, shows progress and collects.
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import (
@@ -33,8 +34,9 @@ from blockdraft.engine import (
     build_engine,
     parse_width,
 )
-from blockdraft.errors import Error, RequestError
-from blockdraft.native import TargetOptions, load_engine_target
+from blockdraft.errors import ConfigError, Error, RequestError
+from blockdraft.native import NativeTarget, TargetOptions, load_engine_target
+from blockdraft.target import HFTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +53,15 @@ Result = Completion | FailedPrompt
 class LLM:
     """A target and a drafter, ready to answer lists of prompts.
 
-    `target` is what `load_target` takes; `drafter` what `load_drafter` takes,
-    a loaded drafter, or None for the built-in one of a built-in target. `width` is "auto" (never
-    slower than plain decoding), "off" or "fixed:N".
+    `target` is what `load_target` takes, or a loaded one; `drafter` what `load_drafter` takes, a
+    loaded drafter, or None for the built-in one of a built-in target. `width` is "auto" (never
+    slower than plain), "off" or "fixed:N", N with the anchor. `options` are for a target that is
+    not loaded yet; the default takes the faster of float32 and bfloat16.
     """
 
     def __init__(
         self,
-        target: str,
+        target: str | Path | NativeTarget | HFTarget,
         drafter: str | Drafter | None = None,
         *,
         width: str | WidthMode = "auto",
@@ -68,16 +71,19 @@ class LLM:
         """Raises the errors of `load_target` and `load_drafter`, ConfigError for bad settings."""
         mode = parse_width(width) if isinstance(width, str) else width
         config = replace(config or EngineConfig(), width=mode)
-        self.target = load_engine_target(target, options or TargetOptions(dtype="auto"))
+        if isinstance(target, str | Path):
+            if drafter is None:
+                drafter = choose_drafter(str(target), None)  # before anything is loaded
+            target = load_engine_target(target, options or TargetOptions(dtype="auto"))
+        elif options is not None:
+            raise ConfigError("options say how a target is loaded, and this one is loaded already")
+        self.target = target
         if drafter is None or isinstance(drafter, str):
-            drafter = load_drafter(choose_drafter(target, drafter), self.target)
+            drafter = load_drafter(choose_drafter(target.spec.name, drafter), target)
         self.drafter = drafter
-        codec = self.target.text
+        codec = target.text
         self._built: BuiltEngine = build_engine(
-            self.target,
-            self.drafter,
-            config,
-            decode_text=None if codec is None else codec.decode,
+            target, drafter, config, decode_text=None if codec is None else codec.decode
         )
 
     @property
@@ -101,40 +107,54 @@ class LLM:
         """Answer all `prompts`; entry i of the result belongs to prompt i.
 
         `params` are for all prompts, or one for each. A prompt that can't be served becomes a
-        `FailedPrompt`; the others go on. Interrupting it (Ctrl-C) drops what is unfinished.
+        `FailedPrompt`; the others go on. Interrupting it (Ctrl-C) drops what is unfinished, and the
+        next call starts afresh. Raises RequestError when `prompts` is no list, or `params` has
+        another length.
         """
+        if isinstance(prompts, str):
+            raise RequestError("prompts is one string; give a list, like [prompt]")
         each = _params_for_each(params, len(prompts))
         results: dict[int, Result] = {}
-        places: dict[int, int] = {}
-        commits: dict[int, list[Commit]] = {}
-        prompt_ids: dict[int, tuple[int, ...]] = {}
+        pending: dict[int, Pending] = {}
         engine = self._built.engine
         try:
-            for place, prompt in enumerate(prompts):
-                try:
-                    ids = encode_prompt(self.target, prompt, options)
-                    key = engine.submit(ids, each[place])
-                except Error as error:
-                    results[place] = FailedPrompt(place, error)
-                    continue
-                places[key], commits[key], prompt_ids[key] = place, [], ids
             with _progress_bar(len(prompts), shown=progress) as advance:
-                while engine.has_work:
+                for place, prompt in enumerate(prompts):
+                    try:
+                        ids = encode_prompt(self.target, prompt, options)
+                        pending[engine.submit(ids, each[place])] = Pending(place, ids)
+                    except Error as error:
+                        results[place] = FailedPrompt(place, error)
+                        advance()
+                while pending:
                     for event in engine.step():
-                        place = places[event.key]
-                        if isinstance(event.outcome, Failed):
-                            results[place] = FailedPrompt(place, event.outcome.error)
-                            advance()
-                            continue
-                        commits[event.key].append(event.outcome)
-                        if event.outcome.finish_reason is not None:
-                            done = commits.pop(event.key)
-                            results[place] = collect(prompt_ids.pop(event.key), done)
+                        result = _add(pending[event.key], event.outcome)
+                        if result is not None:
+                            results[pending.pop(event.key).place] = result
                             advance()
         finally:
-            for key in places:
+            for key in pending:
                 engine.cancel(key)
         return [results[place] for place in range(len(prompts))]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A prompt that is queued or running: its place in the list, and what came of it so far."""
+
+    place: int
+    prompt_ids: tuple[int, ...]
+    commits: list[Commit] = field(default_factory=list[Commit])
+
+
+def _add(pending: Pending, outcome: Commit | Failed) -> Result | None:
+    """Take in what a step did; the result once there is one."""
+    if isinstance(outcome, Failed):
+        return FailedPrompt(pending.place, outcome.error)
+    pending.commits.append(outcome)
+    if outcome.finish_reason is None:
+        return None
+    return collect(pending.prompt_ids, pending.commits)
 
 
 @contextmanager

@@ -18,6 +18,20 @@ CHAT_TEMPLATE = (
 )
 
 
+@pytest.fixture(scope="session")
+def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(
+    request: pytest.FixtureRequest, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Costs measured for small models stay out of the user's cache, where the real model is."""
+    if request.node.get_closest_marker("acceptance") is None:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(cache_dir))
+
+
 @pytest.fixture
 def ids_pair(data_dir: Path) -> list[str]:
     """Arguments for a target without a tokenizer and its drafter; vocabulary 320, blocks of 8."""

@@ -76,6 +76,11 @@ def test_inspect(ids_pair: list[str], capsys: Capture) -> None:
     assert_documented("JSON: inspect", capsys.readouterr().out)
 
 
+def test_inspect_of_a_target(ids_pair: list[str], capsys: Capture) -> None:
+    assert main(["inspect", "--target", ids_pair[1], "--json"]) == 0
+    assert_documented("JSON: inspect of a target", capsys.readouterr().out)
+
+
 def test_models(capsys: Capture) -> None:
     assert main(["models", "--json"]) == 0
     assert_documented("JSON: models", capsys.readouterr().out)

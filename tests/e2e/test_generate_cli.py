@@ -3,6 +3,7 @@
 import io
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType]: bare PathLike
@@ -20,7 +21,9 @@ STATS_KEYS = [
     "prefill_seconds",
     "tokens_per_second",
     "acceptance_by_position",
+    "steps_by_width",
 ]
+FIXED = ["--width", "fixed:8"]
 Capture = pytest.CaptureFixture[str]
 
 
@@ -39,15 +42,19 @@ def test_json_has_the_documented_shape(ids_pair: list[str], capsys: Capture) -> 
     assert 0 < line["stats"]["prefill_seconds"] < line["stats"]["seconds"]
 
 
-@pytest.mark.parametrize("drafter", ["given", "none", "prompt-lookup"])
+@pytest.mark.parametrize("engine", ["native", "hf"])
+@pytest.mark.parametrize("drafter", ["given", "none", "prompt-lookup", "given, fixed:8"])
 def test_the_reference_ids_come_out_whatever_the_drafter(
-    drafter: str, data_dir: Path, capsys: Capture
+    drafter: str, engine: str, data_dir: Path, capsys: Capture
 ) -> None:
+    """C01: both engines, every kind of drafter, chosen and fixed widths."""
+    drafter, _, width = drafter.partition(", ")
     case = data_dir / "golden" / "generate_llama_v1_full"
     expected = load_file(case / "expected.safetensors")
     prompt = [int(i) for i in expected["prompt"].flatten()]
     wanted = [int(i) for i in expected["output"].flatten()]
-    argv = ["generate", "--target", str(case / "target"), "--json"]
+    argv = ["generate", "--target", str(case / "target"), "--json", "--engine", engine]
+    argv += ["--width", width] if width else []
     argv += ["--drafter", str(case / "draft") if drafter == "given" else drafter]
     argv += ["--prompt-ids", ",".join(map(str, prompt))]
     argv += ["--max-new-tokens", str(len(wanted) - len(prompt))]
@@ -76,13 +83,28 @@ def test_streamed_text_is_the_text(text_pair: list[str], capsys: Capture) -> Non
 def test_the_answer_goes_to_stdout_and_the_figures_to_stderr(
     text_pair: list[str], capsys: Capture
 ) -> None:
-    assert main(["generate", *text_pair, *SHORT, "Hi"]) == 0
+    argv = ["generate", *text_pair, *SHORT, *FIXED, "Hi"]
+    assert main(argv) == 0
     quiet = capsys.readouterr()
     assert quiet.err == ""
-    assert main(["generate", *text_pair, *SHORT, "--stats", "Hi"]) == 0
+    assert main([*argv, "--stats"]) == 0
     told = capsys.readouterr()
     assert told.out == quiet.out
     assert "tau" in told.err and "accepted at draft" in told.err
+    assert "widths drafted: " in told.err and "steps by reason: fixed" in told.err
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [("native", "bytes a token for the target"), ("hf", "requests take turns")],
+)
+def test_the_banner_comes_once_with_the_figures(
+    engine: str, said: str, text_pair: list[str], prompt_file: Path, capsys: Capture
+) -> None:
+    argv = ["generate", *text_pair, *SHORT, "--prompts", str(prompt_file), "--stats"]
+    assert main([*argv, "--engine", engine]) == 0
+    told = capsys.readouterr().err
+    assert told.count("16 slots, ") == 1 and said in told.splitlines()[0]
 
 
 def test_standard_input_is_a_prompt(
@@ -141,7 +163,9 @@ def test_concurrent_answers_are_the_same_answers(
         lines = [json.loads(line) for line in capsys.readouterr().out.split("\n")[:-1]]
         return {(line["id"], line["turn"]): line["token_ids"] for line in lines}
 
-    assert answers("--concurrency", "3") == answers()
+    alone = answers("--concurrency", "1", "--width", "off")
+    assert answers() == answers("--slots", "3") == answers("--engine", "hf") == alone
+    assert answers("--width", "fixed:4", "--no-prefix-reuse") == alone
 
 
 def test_answers_of_several_prompts_have_headings(
@@ -199,11 +223,52 @@ def test_bad_words_are_not_written(text_pair: list[str], capsys: Capture) -> Non
 def test_a_block_wider_than_trained_is_told(ids_pair: list[str], capsys: Capture) -> None:
     """L09: warn and clamp."""
     argv = ["generate", *ids_pair, *SHORT, "--prompt-ids", "12,7", "--json"]
-    assert main([*argv, "--block-size", "16"]) == 0
-    output = capsys.readouterr()
-    assert len(json.loads(output.out)["stats"]["acceptance_by_position"]) == 7
-    assert "block size 16 is cut to 8" in output.err
-    assert output.err.count("\n") == 1
+    for flags in (["--block-size", "16"], ["--width", "fixed:16"]):
+        assert main([*argv, *flags]) == 0
+        output = capsys.readouterr()
+        assert len(json.loads(output.out)["stats"]["acceptance_by_position"]) == 7
+        assert "width 16 is cut to 8" in output.err
+        assert output.err.count("\n") == 1
+
+
+def test_steps_are_counted_by_width(ids_pair: list[str], capsys: Capture) -> None:
+    argv = ["generate", *ids_pair, *SHORT, "--prompt-ids", "12,7", "--json"]
+
+    def stats(*flags: str) -> dict[str, object]:
+        assert main([*argv, *flags]) == 0
+        found: dict[str, object] = json.loads(capsys.readouterr().out)["stats"]
+        return found
+
+    plain = stats("--width", "off")
+    assert plain["steps_by_width"] == [11] and plain["acceptance_by_position"] == []
+    fixed = stats("--width", "fixed:3")
+    counts = cast("list[int]", fixed["steps_by_width"])
+    assert sum(counts) == fixed["steps"] and len(counts) == 3 and counts[2] > 0
+
+
+@pytest.mark.parametrize("bits", ["int8", "int4"])
+def test_drafted_text_of_rounded_weights_is_their_plain_text(
+    bits: str, ids_pair: list[str], capsys: Capture
+) -> None:
+    argv = ["generate", *ids_pair, *SHORT, "--prompt-ids", "12,7", "--json", "--quantize", bits]
+    assert main([*argv, *FIXED]) == 0
+    drafted = json.loads(capsys.readouterr().out)["token_ids"]
+    assert main([*argv, "--drafter", "none"]) == 0
+    assert json.loads(capsys.readouterr().out)["token_ids"] == drafted
+
+
+def test_a_dtype_is_chosen_by_measuring(ids_pair: list[str], capsys: Capture) -> None:
+    argv = ["generate", *ids_pair, *SHORT, "--prompt-ids", "12,7", "--json", "--dtype", "auto"]
+    assert main(argv) == 0
+    assert len(json.loads(capsys.readouterr().out)["token_ids"]) == 12
+
+
+def test_memory_is_what_was_asked_for(ids_pair: list[str], capsys: Capture) -> None:
+    argv = ["generate", *ids_pair, *SHORT, "--prompt-ids", "12,7", "--stats", "--width", "off"]
+    assert main([*argv, "--max-context", "64", "--kv-memory", "4MB"]) == 0
+    assert "1 slots, 64 tokens a request" in capsys.readouterr().err
+    assert main([*argv, "--max-context", "48", "--max-new-tokens", "99", "--ignore-eos"]) == 0
+    assert len(capsys.readouterr().out.split(",")) == 46
 
 
 def test_settings_without_effect_are_told_once(ids_pair: list[str], capsys: Capture) -> None:

@@ -41,6 +41,18 @@ MISTAKES: list[tuple[list[str], str]] = [
     ([*IDS, "--law", "other"], "invalid choice"),
     ([*IDS, "--seed", "-1"], "seed is -1"),
     ([*IDS, "--block-size", "0"], "at least 1"),
+    ([*IDS, "--width", "wide"], "auto, off or fixed:N"),
+    ([*IDS, "--width", "fixed:0"], "below 1"),
+    ([*IDS, "--width", "auto", "--block-size", "4"], "not allowed with"),
+    ([*IDS, "--drafter", "none", "--width", "fixed:4"], "drafts nothing"),
+    ([*IDS, "--engine", "fast"], "invalid choice"),
+    ([*IDS, "--quantize", "int2"], "invalid choice"),
+    ([*IDS, "--quantize", "int8", "--engine", "hf"], "drop --engine hf"),
+    ([*IDS, "--kv-memory", "lots"], "500MB, 2GB or 1GiB"),
+    ([*IDS, "--kv-memory", "1KB"], "raise --kv-memory"),
+    ([*IDS, "--max-context", "1"], "at least 2"),
+    ([*IDS, "--max-context", "513"], "lower it"),
+    ([*IDS, "--slots", "0"], "at least 1"),
     ([*IDS, "--json", "--stream"], "choose one"),
     ([*IDS, "--concurrency", "2"], "needs --prompts"),
     ([*IDS, "--dtype", "int8"], "invalid choice"),
@@ -92,6 +104,8 @@ VERIFY_MISTAKES: list[tuple[list[str], str]] = [
     ([*IDS, "--drafter", "none"], "nothing to compare"),
     ([*IDS, "--block-size", "1"], "nothing to compare"),
     ([*IDS, "--widths", "1,1"], "nothing to compare"),
+    ([*IDS, "--widths", "off"], "nothing to compare"),
+    ([*IDS, "--widths", "2", "--width", "auto"], "choose one"),
 ]
 
 
@@ -134,7 +148,7 @@ def test_a_drafter_without_taps_is_refused(
 def test_no_drafter_is_guessed_for_a_folder(
     ids_pair: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert_taught(["generate", *ids_pair[:2], *IDS], "give --drafter", capsys)
+    assert_taught(["generate", *ids_pair[:2], *IDS], "--drafter", capsys)
 
 
 def test_a_bad_line_is_found_before_anything_runs(

@@ -61,6 +61,45 @@ def test_inspect_describes_the_built_in_drafter(capsys: pytest.CaptureFixture[st
     assert document["taps"] == [1, 8, 14, 20, 27]
 
 
+def test_inspect_says_which_engine_runs_a_target(
+    ids_pair: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", "--target", ids_pair[1]]) == 0
+    told = capsys.readouterr().out
+    assert "engine      native" in told
+    assert main(["inspect", ids_pair[1]]) == 0
+    assert capsys.readouterr().out == told
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "gpt2"}')  # the configuration alone is enough
+    assert main(["inspect", "--target", str(tmp_path)]) == 0
+    assert "hf (transformers): model type gpt2 is not one of llama" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["no/such/folder"], "no config.json"),
+        (["smollm2"], "not on this machine yet"),
+        ([".", "--taps", "1"], "drop --taps"),
+        ([".", "--revision", "abc"], "belongs to a hub id"),
+        (["owner/no-such-model"], "can't be read"),
+    ],
+)
+def test_mistakes_in_inspecting_a_target(
+    argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", "--target", *argv]) == 2
+    output = capsys.readouterr()
+    assert output.out == "" and message in output.err and output.err.count("\n") == 1
+
+
+def test_a_drafter_is_no_target(ids_pair: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "--target", ids_pair[3]]) == 2
+    assert "is a DFlash drafter" in capsys.readouterr().err
+    assert main(["inspect", ids_pair[3]]) == 0
+    assert "block size  8" in capsys.readouterr().out
+
+
 def test_models_lists_the_built_in_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "--json"]) == 0
     (model,) = json.loads(capsys.readouterr().out)["models"]

@@ -18,7 +18,8 @@ def test_demo_is_identical(capsys: Capture) -> None:
     document = json.loads(capsys.readouterr().out)
     assert document["identical"] is True
     assert document["conditions"]["batch_invariant"] == 8
-    assert document["totals"]["math"]["drafted"]["tau"] > 1.3
+    assert document["conditions"]["engine"] == "native"
+    assert document["totals"]["math"]["drafted"]["tau_drafted"] > 1.3
 
 
 def test_generate_answers_with_text(capsys: Capture) -> None:
@@ -34,6 +35,6 @@ def test_verify_on_evaluation_prompts(data_dir: Path, capsys: Capture) -> None:
     """C03: a check that a user can run."""
     prompts = str(data_dir / "eval" / "gsm8k.jsonl")
     argv = ["verify", "--exact", "--prompts", prompts, "--limit", "2", "--json"]
-    assert main([*argv, "--max-new-tokens", "24", "--widths", "3,8"]) == 0
+    assert main([*argv, "--max-new-tokens", "24", "--widths", "off,3,8,auto"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert [row["different"] for row in document["widths"]] == [0, 0]
+    assert [row["different"] for row in document["widths"]] == [0, 0, 0, 0]

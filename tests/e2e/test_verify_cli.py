@@ -15,8 +15,20 @@ def test_verify_prints_a_row_a_width(ids_pair: list[str], capsys: Capture) -> No
     assert main(argv) == 0
     output = capsys.readouterr()
     assert output.err == ""
-    rows = [line.split()[:4] for line in output.out.splitlines() if line.strip()[:1].isdigit()]
-    assert rows == [["2", "1", "1", "0"], ["4", "1", "1", "0"], ["8", "1", "1", "0"]]
+    rows = [line.split()[:4] for line in output.out.splitlines()]
+    for width in ("off", "2", "4", "8", "auto"):
+        assert [width, "1", "1", "0"] in rows
+
+
+@pytest.mark.parametrize("flags", [["--engine", "hf"], ["--dtype", "bfloat16"]], ids=" ".join)
+def test_verify_on_other_engines_and_dtypes(
+    flags: list[str], ids_pair: list[str], capsys: Capture
+) -> None:
+    argv = ["verify", *ids_pair, "--prompt-ids", "12,7,99", "--max-new-tokens", "20", "--json"]
+    assert main([*argv, *flags, "--batch-invariant"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [row["width"] for row in document["widths"]] == ["off", 2, 4, 8, "auto"]
+    assert all(row["identical"] == 1 for row in document["widths"])
 
 
 @pytest.mark.parametrize("sampling", [[], ["--temperature", "1", "--top-p", "0.9", "--seed", "7"]])
@@ -24,9 +36,9 @@ def test_verify_json(
     sampling: list[str], text_pair: list[str], prompt_file: Path, capsys: Capture
 ) -> None:
     argv = ["verify", *text_pair, "--prompts", str(prompt_file), "--max-new-tokens", "16"]
-    assert main([*argv, "--exact", "--widths", "3,8", "--json", *sampling]) == 0
+    assert main([*argv, "--exact", "--widths", "3,8,auto", "--json", *sampling]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert [row["width"] for row in document["widths"]] == [3, 8]
+    assert [row["width"] for row in document["widths"]] == [3, 8, "auto"]
     assert all(row["answers"] == row["identical"] == 4 for row in document["widths"])
     assert document["differences"] == []
     assert document["failed_prompts"] == 0

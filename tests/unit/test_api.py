@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,12 +17,15 @@ from blockdraft import (
     encode_prompt,
     generate,
     load_drafter,
+    load_target,
     stream,
 )
-from blockdraft.api import TextTarget
+from blockdraft.api import TextTarget, choose_drafter
 from blockdraft.decoding import LMHead, NoDrafter, PromptLookupDrafter, TargetModel
-from blockdraft.errors import CheckpointError, RequestError
-from blockdraft.target import Message, TextCodec
+from blockdraft.engine import fast_drafter
+from blockdraft.errors import CheckpointError, ConfigError, RequestError
+from blockdraft.native import NativeTarget, PackedDrafter
+from blockdraft.target import HFTarget, Message, TextCodec
 from blockdraft.testing import ByteTextCodec, ScriptedTarget, hashed_logits
 from blockdraft.testing.scripted import ScriptedState
 
@@ -135,6 +139,39 @@ def test_drafters_with_names() -> None:
 def test_the_built_in_drafter_is_refused_for_another_target() -> None:
     with pytest.raises(CheckpointError):
         load_drafter("smollm2", SCRIPTED)
+
+
+def test_the_engine_follows_the_model_unless_one_is_named(data_dir: Path) -> None:
+    case = data_dir / "golden" / "generate_llama_v1_full"
+    native = load_target(case / "target")
+    assert isinstance(native, NativeTarget)
+    assert isinstance(load_drafter(str(case / "draft"), native), PackedDrafter)
+    plain = load_target(case / "target", engine="hf")
+    assert isinstance(plain, HFTarget)
+    drafter = load_drafter(str(case / "draft"), plain)
+    assert not isinstance(drafter, PackedDrafter) and fast_drafter(plain, drafter) is drafter
+    params = SamplingParams(max_new_tokens=12)
+    answers = [
+        generate(target, load_drafter(str(case / "draft"), target), [12, 7], params).token_ids
+        for target in (native, plain)
+    ]
+    assert answers[0] == answers[1]
+
+
+def test_settings_that_contradict_each_other(data_dir: Path) -> None:
+    target = data_dir / "golden" / "generate_llama_v1_full" / "target"
+    with pytest.raises(ConfigError, match="drop --engine hf"):
+        load_target(target, engine="hf", quantize="int8")
+    with pytest.raises(ConfigError, match="use auto, native or hf"):
+        load_target(target, engine="fast")  # pyright: ignore[reportArgumentType] - wrong on purpose
+
+
+def test_no_drafter_is_guessed() -> None:
+    """U09."""
+    assert choose_drafter("smollm2", None) == "smollm2"
+    assert choose_drafter("anything", "none") == "none"
+    with pytest.raises(ConfigError, match="no drafter is known for anything: give"):
+        choose_drafter("anything", None)
 
 
 def test_importing_the_package_loads_no_model_library() -> None:

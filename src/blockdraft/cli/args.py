@@ -7,7 +7,9 @@ from argparse import ArgumentParser
 
 from blockdraft.cli import values
 
-DTYPES = ("float32", "bfloat16", "float64")
+DTYPES = ("auto", "float32", "bfloat16", "float64")
+ENGINES = ("auto", "native", "hf")
+QUANTIZATIONS = ("int8", "int4")
 DEFAULT_TARGET = "smollm2"
 
 
@@ -37,12 +39,18 @@ def add_model_args(parser: ArgumentParser, *, dtype: str, batch_invariant: str) 
         "not say",
     )
     group.add_argument(
-        "--block-size",
-        type=values.count,
-        metavar="N",
-        help="tokens of a block, anchor included; at most (default) what the drafter was made for",
+        "--dtype",
+        choices=DTYPES,
+        default=dtype,
+        help="of weights and passes; auto = the faster of float32 and bfloat16 here, by measuring "
+        "(default: %(default)s)",
     )
-    group.add_argument("--dtype", choices=DTYPES, default=dtype, help="(default: %(default)s)")
+    group.add_argument(
+        "--quantize",
+        choices=QUANTIZATIONS,
+        help="round the target's weights; plain and drafted decoding share the rounded ones, and "
+        "the text is that of the rounded model",
+    )
     group.add_argument(
         "--batch-invariant",
         nargs="?",
@@ -56,6 +64,53 @@ def add_model_args(parser: ArgumentParser, *, dtype: str, batch_invariant: str) 
     )
     group.add_argument("--device", help="torch device of the models (default: chosen by torch)")
     group.add_argument("--threads", type=values.count, metavar="N", help="CPU threads of torch")
+
+
+def add_engine_args(parser: ArgumentParser, *, reuse: bool) -> None:
+    """What runs the models, how wide it drafts and how much memory it may take."""
+    group = parser.add_argument_group("engine")
+    group.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="auto",
+        help="native = our own decoder, for dense Llama-like models; hf = transformers, for any; "
+        "auto (default) = native where it fits (`blockdraft inspect --target MODEL` says whether)",
+    )
+    width = group.add_mutually_exclusive_group()
+    width.add_argument(
+        "--width",
+        metavar="auto|off|fixed:N",
+        help="tokens of a block, anchor included. auto (default): chosen at every step from what "
+        "passes cost here and how much is accepted, never slower than plain decoding; off: plain "
+        "decoding; fixed:N: always N, at most what the drafter was made for",
+    )
+    width.add_argument(
+        "--block-size",
+        type=values.fixed_width,
+        dest="width",
+        metavar="N",
+        help="another name of --width fixed:N",
+    )
+    group.add_argument(
+        "--max-context",
+        type=values.count,
+        metavar="N",
+        help="tokens of one prompt and its answer together (default: the target's limit, at most "
+        "8192)",
+    )
+    group.add_argument(
+        "--kv-memory",
+        type=values.byte_count,
+        metavar="SIZE",
+        help="memory for keys and values of target and drafter, like 500MB, 2GB or 1GiB (default: "
+        "half of what is free once the models are loaded)",
+    )
+    if reuse:
+        group.add_argument(
+            "--no-prefix-reuse",
+            action="store_true",
+            help="compute every prompt anew, also where it begins like an earlier one",
+        )
 
 
 def add_prompt_args(parser: ArgumentParser, *, default: str) -> None:

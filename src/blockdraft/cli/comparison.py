@@ -1,22 +1,12 @@
 """Plain decoding against decoding with a drafter: where two answers part, and how close it was.
 
-It runs both through the same code on the same target; it prints nothing.
+It decodes only what it needs to know a margin; it prints nothing.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from time import perf_counter
 
 from blockdraft.cli.pair import Pair
-from blockdraft.decoding import (
-    Commit,
-    Completion,
-    Drafter,
-    NoDrafter,
-    SamplingParams,
-    collect,
-    decode,
-)
+from blockdraft.decoding import Completion, NoDrafter, SamplingParams, collect, decode
 
 NEAR_TIE = {"float64": 1e-9, "float32": 1e-3, "bfloat16": 1.0}
 """Top-two margins (in logits) under which rounding alone may turn a choice, by dtype.
@@ -41,27 +31,12 @@ class Difference:
     is_near_tie: bool
 
 
-def decode_turn(
-    pair: Pair,
-    drafter: Drafter,
-    prompt_ids: tuple[int, ...],
-    params: SamplingParams,
-    *,
-    block_size: int | None = None,
-    clock: Callable[[], float] = perf_counter,
-) -> Iterator[Commit]:
-    """One answer, plain (`NoDrafter`) or drafted: the same loop and target either way."""
+def decode_reference(pair: Pair, prompt_ids: tuple[int, ...], params: SamplingParams) -> Completion:
+    """Plain decoding by the reference loop, the specification of every faster path."""
     codec = pair.target.text
     decode_text = None if codec is None else codec.decode
-    return decode(
-        pair.target,
-        drafter,
-        prompt_ids,
-        params,
-        block_size=block_size,
-        decode_text=decode_text,
-        clock=clock,
-    )
+    commits = decode(pair.target, NoDrafter(), prompt_ids, params, decode_text=decode_text)
+    return collect(prompt_ids, commits)
 
 
 def find_difference(
@@ -69,7 +44,7 @@ def find_difference(
 ) -> Difference | None:
     """Where `drafted` parts from `plain`; None when ids and finish reason are equal.
 
-    The margin comes from `plain`'s own log-probabilities, or from decoding plainly once more up to
+    The margin comes from `plain`'s own log-probabilities, or from the reference loop, run up to
     there. Only a greedy choice can be a near-tie: a sampled one also depends on its random number.
     """
     position = first_unequal(plain, drafted)
@@ -105,8 +80,6 @@ def _margin_at(pair: Pair, plain: Completion, params: SamplingParams, position: 
     position = min(position, len(plain.token_ids) - 1)
     if len(entries) <= position or len(entries[position].top) < 2:
         again = replace(params, logprobs=2, max_new_tokens=position + 1)
-        entries = collect(
-            plain.prompt_ids, decode_turn(pair, NoDrafter(), plain.prompt_ids, again)
-        ).logprobs
+        entries = decode_reference(pair, plain.prompt_ids, again).logprobs
     (_, best), (_, second) = entries[position].top[:2]
     return best - second

@@ -13,6 +13,7 @@ from blockdraft.cli.prompts import PromptRecord
 from blockdraft.cli.race import Race, repeats_itself
 from blockdraft.cli.render import figure, stats_json
 from blockdraft.cli.tables import new_table
+from blockdraft.cli.widths import Widths, widths_json
 from blockdraft.decoding import AcceptanceStats, SamplingParams
 
 
@@ -100,10 +101,17 @@ def conditions_text(conditions: Conditions) -> str:
     )
     return (
         f"target {conditions.target}, drafter {conditions.drafter} "
-        f"(blocks of {conditions.block_size}), greedy, {conditions.dtype}\n"
+        f"(blocks of {conditions.block_size}, width {conditions.width}), greedy, "
+        f"{numbers_text(conditions)}, {conditions.engine} engine\n"
         f"{padding}\n"
         f"{conditions.threads} threads on {conditions.hardware}; {conditions.software}"
     )
+
+
+def numbers_text(conditions: Conditions) -> str:
+    """The dtype, and what the target's weights were rounded to."""
+    rounded = "" if conditions.quantize is None else f", weights in {conditions.quantize}"
+    return f"{conditions.dtype}{rounded}"
 
 
 def entry_text(entry: Entry) -> str:
@@ -177,13 +185,18 @@ def _cells(summary: Summary) -> tuple[str, ...]:
 
 
 def demo_json(
-    conditions: Conditions, params: SamplingParams, num_repeats: int, entries: Sequence[Entry]
+    conditions: Conditions,
+    params: SamplingParams,
+    num_repeats: int,
+    entries: Sequence[Entry],
+    widths: Widths,
 ) -> dict[str, object]:
-    """Everything the table says, with the ids."""
+    """Everything the table says, with the ids; `widths` are those of all drafted runs."""
     return {
         "conditions": asdict(conditions),
         "settings": {"max_new_tokens": params.max_new_tokens, "repeats": num_repeats},
         "identical": all(entry.race.difference is None for entry in entries),
+        "widths": widths_json(widths),
         "prompts": [_entry_json(entry) for entry in entries],
         "totals": {name: _summary_json(summary) for name, summary in summaries(entries).items()},
     }

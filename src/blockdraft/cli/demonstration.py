@@ -23,13 +23,16 @@ from blockdraft.cli.demo_report import (
     result_table,
     unpadded_text,
 )
+from blockdraft.cli.engines import Lanes, engine_config, open_lanes, open_plain
 from blockdraft.cli.hardware import busy_text
 from blockdraft.cli.pair import Conditions, Pair, load_chosen_target, load_pair
 from blockdraft.cli.prompts import PromptRecord, builtin_prompts, read_prompt_file
 from blockdraft.cli.race import run_lane, run_race, time_plain
 from blockdraft.cli.screen import LEGEND, show_race
 from blockdraft.cli.tables import open_console
+from blockdraft.cli.widths import Widths, widths_since, widths_text
 from blockdraft.decoding import NoDrafter, SamplingParams
+from blockdraft.engine import Session, WidthMode
 from blockdraft.errors import ConfigError
 
 WARM_UP_TOKENS = 12
@@ -50,27 +53,31 @@ def demonstrate(args: Namespace) -> int:
     if busy is not None:
         watched.print(Text(busy), style="bold yellow")
     watched.print(Text(LEGEND), style="dim")
-    warm_up(pair, records[0], params)
+    lanes = open_lanes(pair, engine_config(args, pair.width))
+    warm_up(pair, (lanes.plain, lanes.drafted), records[0], params)
+    before = lanes.drafted.engine.stats().widths
     entries = [
         entry
         for record in records
-        for entry in race_record(pair, record, params, args.repeats, watched)
+        for entry in race_record(pair, lanes, record, params, args.repeats, watched)
     ]
+    widths = widths_since(before, lanes.drafted.engine.stats().widths)
     conditions = pair.conditions
     if conditions.batch_invariant is not None:
-        del pair  # so that no two copies of the target need room at once
+        del pair, lanes  # so that no two copies of the target need room at once
         entries = time_unpadded(args, conditions, entries, params)
     if args.json:
-        emit_json(demo_json(conditions, params, args.repeats, entries), indent=2)
+        emit_json(demo_json(conditions, params, args.repeats, entries, widths), indent=2)
     else:
-        print_result(conditions, entries)
+        print_result(conditions, entries, widths)
     differences = [entry.race.difference for entry in entries if entry.race.difference is not None]
     return 0 if all(difference.is_near_tie for difference in differences) else 1
 
 
-def print_result(conditions: Conditions, entries: Sequence[Entry]) -> None:
+def print_result(conditions: Conditions, entries: Sequence[Entry], widths: Widths) -> None:
     printed = open_console(stderr=False)
     printed.print(result_table(entries))
+    printed.print(Text(widths_text(widths)))
     unpadded = unpadded_text(entries)
     if unpadded is not None:
         printed.print(Text(unpadded))
@@ -84,25 +91,35 @@ def time_unpadded(
 
     It comes after the races, not between them, since it needs the target loaded differently.
     """
-    pair = Pair(load_chosen_target(args, None), NoDrafter(), conditions)
-    warm_up(pair, entries[0].record, params)
+    target = load_chosen_target(args, None, conditions.dtype)
+    width = WidthMode("off")
+    pair = Pair(target, NoDrafter(), width, conditions)
+    session = open_plain(pair, engine_config(args, width))
+    warm_up(pair, (session,), entries[0].record, params)
     timed: list[Entry] = []
     for entry in entries:
-        plain = time_plain(pair, entry.race.plain.prompt_ids, params, args.repeats)
+        plain = time_plain(session, entry.race.plain.prompt_ids, params, args.repeats)
         timed.append(replace(entry, unpadded=plain.stats))
     return timed
 
 
-def warm_up(pair: Pair, record: PromptRecord, params: SamplingParams) -> None:
-    """Let both ways run once, so that first calls of kernels are in nobody's time."""
+def warm_up(
+    pair: Pair, sessions: Sequence[Session], record: PromptRecord, params: SamplingParams
+) -> None:
+    """Let every lane run once, so that first calls of kernels are in nobody's time."""
     short = replace(params, max_new_tokens=min(WARM_UP_TOKENS, params.max_new_tokens))
     prompt_ids = Conversation(pair.target, plain_options()).encode(record.prompts[0])
-    run_lane(pair, "plain", prompt_ids, short)
-    run_lane(pair, "drafted", prompt_ids, short)
+    for session in sessions:
+        run_lane(session, prompt_ids, short)
 
 
 def race_record(
-    pair: Pair, record: PromptRecord, params: SamplingParams, num_repeats: int, watched: Console
+    pair: Pair,
+    lanes: Lanes,
+    record: PromptRecord,
+    params: SamplingParams,
+    num_repeats: int,
+    watched: Console,
 ) -> list[Entry]:
     """A race for each turn; plain decoding's answers are what later turns follow on."""
     codec = pair.target.text
@@ -113,6 +130,7 @@ def race_record(
         with show_race(watched, heading, None if codec is None else codec.decode) as watch:
             race = run_race(
                 pair,
+                lanes,
                 conversation.encode(turn),
                 params,
                 num_repeats=num_repeats,

@@ -4,25 +4,29 @@ Conversations and their order are in `answers.py`, shapes of the output in `rend
 """
 
 from argparse import Namespace
+from collections.abc import Iterator
 
-from blockdraft.api import PromptOptions
+from blockdraft.api import PromptOptions, choose_drafter
 from blockdraft.cli.answers import (
     Answer,
+    Answering,
     AnswerOptions,
     Event,
     Failure,
     Piece,
-    answer_record,
-    interleave,
+    RecordOrder,
 )
-from blockdraft.cli.console import emit, emit_json, say
-from blockdraft.cli.pair import Pair, choose_drafter, load_pair
+from blockdraft.cli.console import emit, emit_json, say, say_progress
+from blockdraft.cli.engines import engine_config, open_engine
+from blockdraft.cli.pair import Pair, load_pair
 from blockdraft.cli.progress import progress_bar
 from blockdraft.cli.prompts import PromptSet, read_prompts, read_stdin
 from blockdraft.cli.render import answer_json, failure_json, stats_table
 from blockdraft.cli.sampling import add_bad_words, read_sampling, warn_of_no_effect
 from blockdraft.cli.tables import open_console
 from blockdraft.decoding import AcceptanceStats, SamplingParams
+from blockdraft.engine import BuiltEngine
+from blockdraft.engine.config import DEFAULT_SLOTS
 from blockdraft.errors import ConfigError, RequestError
 
 
@@ -38,26 +42,58 @@ def generate_answers(args: Namespace) -> int:
     warn_of_no_effect(params, choose_drafter(args.target, args.drafter))
     pair = load_pair(args)
     params = prepare_params(pair, params, args.bad_words)
-    options = answer_options(args)
-    events = interleave(
-        (answer_record(pair, record, params, options) for record in prompts.records),
-        args.concurrency,
-    )
+    slots = choose_slots(args)
+    built = open_engine(pair, engine_config(args, pair.width, slots=slots))
+    (say if args.stats else say_progress)(built.banner)
+    answering = Answering(built.engine, pair.target, params, answer_options(args))
     output = Output(args, pair, prompts)
-    num_failed = 0
-    with progress_bar(prompts.num_turns, "answers") as advance:
-        for event in events:
-            if isinstance(event, Failure) and not prompts.from_file:
-                raise event.error
-            output.take(event)
-            num_failed += isinstance(event, Failure)
-            if isinstance(event, Answer | Failure):
-                advance()
+    num_failed = _show_all(answering.run(prompts.records, slots), output, prompts)
     if args.stats and output.stats:
-        open_console(stderr=True).print(stats_table(output.stats))
+        _show_stats(output, built)
     if num_failed:
         say(f"{num_failed} of {len(prompts.records)} prompts failed")
     return 1 if num_failed else 0
+
+
+def choose_slots(args: Namespace) -> int:
+    """How many prompts run at once: those of a file together, unless their text is streamed."""
+    concurrency: int | None = args.concurrency
+    if concurrency is not None:
+        return concurrency
+    return DEFAULT_SLOTS if args.prompts is not None and not args.stream else 1
+
+
+def _show_all(events: Iterator[Event], output: "Output", prompts: PromptSet) -> int:
+    """Print everything in the order of the records; the number of those that failed.
+
+    What is finished when the run is interrupted is printed too.
+    """
+    order = RecordOrder(prompts.records)
+    num_failed = 0
+    with progress_bar(prompts.num_turns, "answers") as advance:
+        try:
+            for event in events:
+                if isinstance(event, Failure):
+                    if not prompts.from_file:
+                        raise event.error
+                    num_failed += 1
+                if isinstance(event, Answer | Failure):
+                    advance()
+                for ready in order.take(event):
+                    output.take(ready)
+        except KeyboardInterrupt:
+            for ready in order.rest():
+                output.take(ready)
+            raise
+    return num_failed
+
+
+def _show_stats(output: "Output", built: BuiltEngine) -> None:
+    stats = built.engine.stats()
+    open_console(stderr=True).print(stats_table(output.stats, stats.widths))
+    reused = stats.prefixes
+    if reused.hits:
+        say(f"{reused.hit_rows} prompt tokens of {reused.hits} prompts were reused, not computed")
 
 
 def prepare_params(
@@ -141,7 +177,8 @@ def _check_output_args(args: Namespace) -> None:
         raise ConfigError("--stream prints text and --json prints finished answers; choose one")
     if args.logprobs is not None and not args.json:
         raise ConfigError("--logprobs are printed in --json only; add it")
-    if args.concurrency > 1 and args.prompts is None:
+    together = (args.concurrency or 1) > 1
+    if together and args.prompts is None:
         raise ConfigError("--concurrency answers prompts of a file together, so it needs --prompts")
-    if args.concurrency > 1 and args.stream:
+    if together and args.stream:
         raise ConfigError("--stream would mix the answers of --concurrency; choose one")

@@ -18,7 +18,7 @@ from typing import NoReturn, Protocol
 from blockdraft import __version__
 from blockdraft.cli import demo, generate, inspect, models, verify
 from blockdraft.cli.console import say
-from blockdraft.errors import DrafterError, Error, FetchError, NumericsError
+from blockdraft.errors import DrafterError, EngineFault, Error, FetchError, NumericsError
 
 DESCRIPTION = """Lossless block-diffusion speculative decoding (DFlash).
 
@@ -40,7 +40,7 @@ exit codes:
   141  the reader of the output went away
 """
 
-NOT_THE_USERS_MISTAKE = (NumericsError, DrafterError, FetchError)
+NOT_THE_USERS_MISTAKE = (NumericsError, DrafterError, EngineFault, FetchError)
 
 
 class Command(Protocol):
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     run: Callable[[Namespace], int] = args.run
     show_traceback: bool = args.traceback
     try:
-        with warnings_on_stderr():
+        with warnings_on_stderr(full=show_traceback):
             code = run(args)
         sys.stdout.flush()
         return code
@@ -152,11 +152,29 @@ def discard_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+class OneLineFormatter(logging.Formatter):
+    """Log messages without the traceback that may hang on them, unless `full`."""
+
+    def __init__(self, *, full: bool) -> None:
+        super().__init__("blockdraft: %(levelname)s: %(message)s")
+        self._full = full
+
+    def format(self, record: logging.LogRecord) -> str:
+        if self._full:
+            return super().format(record)
+        record = logging.makeLogRecord(record.__dict__)
+        record.exc_info = record.exc_text = record.stack_info = None
+        return super().format(record)
+
+
 @contextmanager
-def warnings_on_stderr() -> Generator[None, None, None]:
-    """Blockdraft's log messages go to stderr, one line each, for as long as a command runs."""
+def warnings_on_stderr(*, full: bool = False) -> Generator[None, None, None]:
+    """Blockdraft's log messages go to stderr, one line each, for as long as a command runs.
+
+    `full` adds the traceback of what was logged with one.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("blockdraft: %(levelname)s: %(message)s"))
+    handler.setFormatter(OneLineFormatter(full=full))
     logger = logging.getLogger("blockdraft")
     was_propagating = logger.propagate
     logger.addHandler(handler)

@@ -6,33 +6,51 @@ It loads and reports; decoding is done by its callers.
 import logging
 from argparse import Namespace
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
-from blockdraft.api import TextTarget, load_drafter, load_target
+from blockdraft.api import TextTarget, choose_drafter, load_drafter, load_target
 from blockdraft.builtin import builtin_drafter_path
-from blockdraft.checkpoint import load_checkpoint
+from blockdraft.checkpoint import build_drafter, load_checkpoint
+from blockdraft.checkpoint.contents import DrafterCheckpoint
 from blockdraft.cli.console import say_progress
 from blockdraft.cli.hardware import describe_hardware
 from blockdraft.cli.values import BatchInvariant
 from blockdraft.decoding import Drafter
+from blockdraft.engine import WidthMode, fast_drafter, parse_width
+from blockdraft.engine.build import LoadedTarget
 from blockdraft.errors import ConfigError
+from blockdraft.native import NativeTarget
 from blockdraft.target import HFTarget
+from blockdraft.target.load import DTYPES
 
 UNTRAINED_BLOCK_SIZE = 8
 """The block of prompt lookup, which was not trained for one."""
 
+NOT_TRAINED = ("none", "prompt-lookup")
+
 _LOGGER = logging.getLogger("blockdraft")
+
+
+class PairTarget(TextTarget, LoadedTarget, Protocol):
+    """A target that an engine can run, with its tokenizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What a measured figure depends on, so that nobody has to guess it."""
+    """What a measured figure depends on, so that nobody has to guess it.
+
+    `block_size` is the widest block of the drafter, `width` what was asked for.
+    """
 
     target: str
     drafter: str
     block_size: int
+    width: str
+    engine: str
     dtype: str
+    quantize: str | None
     batch_invariant: int | None
     device: str
     threads: int
@@ -42,113 +60,141 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A target, a drafter that fits it, and the conditions they run under."""
+    """A target, a drafter that fits it, the width they run at and all other conditions."""
 
-    target: TextTarget
+    target: PairTarget
     drafter: Drafter
+    width: WidthMode
     conditions: Conditions
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenDrafter:
+    """What is known of the drafter before the target is loaded.
+
+    `checkpoint` is None for a drafter without weights. `block_size` is its widest block.
+    """
+
+    name: str
+    checkpoint: DrafterCheckpoint | None
+    block_size: int
+    width: WidthMode
+
+    @property
+    def most_rows(self) -> int:
+        """The widest pass that verifies its drafts."""
+        return min(self.block_size, self.width.width or self.block_size)
+
+
 def load_pair(args: Namespace) -> Pair:
-    """Load what `add_model_args` describes, the drafter's checkpoint checked first.
+    """Load what the model and engine arguments describe, the drafter's checkpoint checked first.
 
     Raises the errors of `load_target` and `load_drafter`, and ConfigError where no drafter is
     given and none is known.
     """
-    drafter_name = choose_drafter(args.target, args.drafter)
-    taps: tuple[int, ...] | None = args.taps
-    block_size: int | None = args.block_size
-    revision: str | None = args.drafter_revision
+    chosen = choose_checked_drafter(args)
     threads: int | None = args.threads
-    _check_drafter_args(drafter_name, taps, block_size, revision)
-    trained = _trained_block_size(drafter_name, taps, revision)
-    if trained is not None and block_size is not None and block_size > trained:
-        # The drafter's own warning would come only after the target is loaded.
-        _LOGGER.warning(
-            "block size %d is cut to %d, what %s was made for", block_size, trained, drafter_name
-        )
-        block_size = trained
-    width = block_size or trained or UNTRAINED_BLOCK_SIZE
-    rows = _invariant_rows(args.batch_invariant, args.dtype, drafter_name, width)
+    rows = _invariant_rows(args.batch_invariant, chosen)
     if threads is not None:
         torch.set_num_threads(threads)
     target = load_chosen_target(args, rows)
-    drafter = load_drafter(
-        drafter_name, target, taps=taps, block_size=block_size, revision=revision
-    )
+    drafter = _build_drafter(args, chosen, target)
     hardware = describe_hardware(str(target.device))
     conditions = Conditions(
         target=args.target,
-        drafter=drafter_name,
+        drafter=chosen.name,
         block_size=drafter.block_size,
-        dtype=args.dtype,
+        width=str(chosen.width),
+        engine="native" if isinstance(target, NativeTarget) else "hf",
+        dtype=str(target.dtype).removeprefix("torch."),
+        quantize=args.quantize,
         batch_invariant=rows,
         device=str(target.device),
         threads=torch.get_num_threads(),
         hardware=hardware.machine,
         software=hardware.software,
     )
-    return Pair(target, drafter, conditions)
+    return Pair(target, drafter, chosen.width, conditions)
 
 
-def load_chosen_target(args: Namespace, batch_invariant: int | None) -> HFTarget:
+def load_chosen_target(
+    args: Namespace, batch_invariant: int | None, dtype: str | None = None
+) -> NativeTarget | HFTarget:
     """The target that the arguments name, its passes padded to so many rows or not at all."""
-    say_progress(f"loading target {args.target} in {args.dtype}")
+    say_progress(f"loading target {args.target} in {dtype or args.dtype}")
     return load_target(
         args.target,
-        dtype=args.dtype,
+        engine=args.engine,
+        dtype=dtype or args.dtype,
         device=_checked_device(args.device),
         revision=args.revision,
         batch_invariant=batch_invariant,
+        quantize=args.quantize,
         report=say_progress,
     )
 
 
-def choose_drafter(target: str, drafter: str | None) -> str:
-    """The drafter to use: the one given, or the built-in one of a built-in target."""
-    if drafter is not None:
-        return drafter
-    if builtin_drafter_path(target) is not None:
-        return target
-    raise ConfigError(
-        f"no drafter is known for {target}: give --drafter FOLDER or hub id, --drafter "
-        "prompt-lookup, or --drafter none for plain decoding"
-    )
+def choose_checked_drafter(args: Namespace) -> ChosenDrafter:
+    """The drafter that the arguments name, its checkpoint read and its width clamped.
 
-
-def _check_drafter_args(
-    drafter: str, taps: tuple[int, ...] | None, block_size: int | None, revision: str | None
-) -> None:
-    if drafter in ("none", "prompt-lookup") and (taps is not None or revision is not None):
-        raise ConfigError(f"--drafter {drafter} has no checkpoint; drop --taps, --drafter-revision")
-    if drafter == "none" and block_size is not None:
-        raise ConfigError("--drafter none drafts nothing, so --block-size means nothing; drop it")
-
-
-def _trained_block_size(
-    drafter: str, taps: tuple[int, ...] | None, revision: str | None
-) -> int | None:
-    """The block size of a checkpoint; None for a drafter that is none.
-
-    Reading it before the target is loaded also finds a bad checkpoint in a second, not a minute.
+    Reading it before the target is loaded finds a bad checkpoint in a second, not a minute.
     """
-    if drafter in ("none", "prompt-lookup"):
-        return None
-    path = builtin_drafter_path(drafter) or drafter
-    return load_checkpoint(path, revision=revision, taps=taps).config.block_size
+    name = choose_drafter(args.target, args.drafter)
+    taps: tuple[int, ...] | None = args.taps
+    revision: str | None = args.drafter_revision
+    width = parse_width(args.width or "auto")
+    if name in NOT_TRAINED and (taps is not None or revision is not None):
+        raise ConfigError(f"--drafter {name} has no checkpoint; drop --taps, --drafter-revision")
+    if name == "none":
+        if args.width is not None and width.kind != "off":
+            raise ConfigError(
+                "--drafter none drafts nothing, so --width (or --block-size) means nothing; drop it"
+            )
+        return ChosenDrafter(name=name, checkpoint=None, block_size=1, width=WidthMode("off"))
+    if name in NOT_TRAINED:
+        block_size = width.width or UNTRAINED_BLOCK_SIZE
+        return ChosenDrafter(name=name, checkpoint=None, block_size=block_size, width=width)
+    path = builtin_drafter_path(name) or name
+    checkpoint = load_checkpoint(path, revision=revision, taps=taps, dtype=DTYPES.get(args.dtype))
+    trained = checkpoint.config.block_size
+    if width.width is not None and width.width > trained:
+        _LOGGER.warning(
+            "width %d is cut to %d tokens (anchor included), what %s was made for",
+            width.width,
+            trained,
+            name,
+        )
+        width = WidthMode("fixed", trained)
+    return ChosenDrafter(name=name, checkpoint=checkpoint, block_size=trained, width=width)
 
 
-def _invariant_rows(asked: BatchInvariant, dtype: str, drafter: str, width: int) -> int | None:
+def _build_drafter(
+    args: Namespace, chosen: ChosenDrafter, target: NativeTarget | HFTarget
+) -> Drafter:
+    checkpoint = chosen.checkpoint
+    if checkpoint is None:
+        return load_drafter(chosen.name, target, block_size=chosen.block_size)
+    if DTYPES.get(args.dtype) != target.dtype:
+        # The dtype was chosen by measuring, after the checkpoint was checked in its own.
+        path = builtin_drafter_path(chosen.name) or chosen.name
+        checkpoint = load_checkpoint(
+            path, revision=args.drafter_revision, taps=args.taps, dtype=target.dtype
+        )
+    return fast_drafter(target, build_drafter(checkpoint, target, device=target.device))
+
+
+def _invariant_rows(asked: BatchInvariant, chosen: ChosenDrafter) -> int | None:
     if asked == "off":
         return None
+    width = chosen.most_rows
     if asked == "auto":
-        if drafter == "none":
+        if chosen.name == "none":
             raise ConfigError(
                 "--batch-invariant without a drafter needs its number of rows, the block size that "
                 f"the text is to be compared with: --batch-invariant {UNTRAINED_BLOCK_SIZE}"
             )
         return max(width, 3)
-    if drafter != "none" and asked < width:
+    if chosen.name != "none" and asked < width:
         raise ConfigError(
             f"--batch-invariant {asked} is narrower than a block of {width}; give at least {width}"
         )

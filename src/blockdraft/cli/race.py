@@ -7,13 +7,16 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Literal
 
-from blockdraft.cli.comparison import Difference, decode_turn, find_difference
+from blockdraft.cli.comparison import Difference, find_difference
+from blockdraft.cli.engines import Lanes
 from blockdraft.cli.pair import Pair
-from blockdraft.decoding import Commit, Completion, NoDrafter, SamplingParams, collect
+from blockdraft.decoding import Commit, Completion, SamplingParams, collect
+from blockdraft.engine import Session
 
 Lane = Literal["plain", "drafted"]
 Watch = Callable[[Lane, Commit], None]
@@ -52,6 +55,7 @@ class Stopwatch:
 
 def run_race(
     pair: Pair,
+    lanes: Lanes,
     prompt_ids: tuple[int, ...],
     params: SamplingParams,
     *,
@@ -61,38 +65,43 @@ def run_race(
 ) -> Race:
     """Plain, drafted, and again `num_repeats` times; `watch` sees the first time."""
     runs: dict[Lane, list[Completion]] = {"plain": [], "drafted": []}
+    sessions: dict[Lane, Session] = {"plain": lanes.plain, "drafted": lanes.drafted}
     for repeat in range(num_repeats):
-        for lane in runs:
-            runs[lane].append(run_lane(pair, lane, prompt_ids, params, None if repeat else watch))
+        for lane, session in sessions.items():
+            seen = None if repeat else partial(watch, lane)
+            runs[lane].append(run_lane(session, prompt_ids, params, seen))
     plain, drafted = _typical(runs["plain"]), _typical(runs["drafted"])
     difference = find_difference(pair, plain, drafted, params, epsilon)
     return Race(plain=plain, drafted=drafted, difference=difference)
 
 
 def run_lane(
-    pair: Pair,
-    lane: Lane,
+    session: Session,
     prompt_ids: tuple[int, ...],
     params: SamplingParams,
-    watch: Watch | None = None,
+    watch: Callable[[Commit], None] | None = None,
 ) -> Completion:
-    """One answer, timed without what `watch` takes."""
+    """One answer, timed from its request on, without what `watch` takes."""
     stopwatch = Stopwatch()
-    drafter = NoDrafter() if lane == "plain" else pair.drafter
+    started = stopwatch()
+    prefill_seconds: float | None = None
     commits: list[Commit] = []
-    for commit in decode_turn(pair, drafter, prompt_ids, params, clock=stopwatch):
+    for commit in session.stream(prompt_ids, params):
+        seconds = stopwatch() - started
         with stopwatch.paused():
-            commits.append(commit)
+            prefill_seconds = seconds if prefill_seconds is None else prefill_seconds
+            stats = commit.stats.with_time(seconds=seconds, prefill_seconds=prefill_seconds)
+            commits.append(replace(commit, stats=stats))
             if watch is not None:
-                watch(lane, commit)
+                watch(commits[-1])
     return collect(prompt_ids, commits)
 
 
 def time_plain(
-    pair: Pair, prompt_ids: tuple[int, ...], params: SamplingParams, num_repeats: int
+    session: Session, prompt_ids: tuple[int, ...], params: SamplingParams, num_repeats: int
 ) -> Completion:
-    """Plain decoding alone, with median times."""
-    return _typical([run_lane(pair, "plain", prompt_ids, params) for _ in range(num_repeats)])
+    """One lane alone, with median times."""
+    return _typical([run_lane(session, prompt_ids, params) for _ in range(num_repeats)])
 
 
 def _typical(runs: list[Completion]) -> Completion:

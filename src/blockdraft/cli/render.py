@@ -4,11 +4,13 @@ It writes nowhere; the JSON shapes are those of docs/cli.md and change only with
 """
 
 from collections.abc import Mapping
+from itertools import accumulate, pairwise
 
 from rich.table import Table
 
 from blockdraft.cli.answers import Answer, Failure
 from blockdraft.cli.tables import new_table
+from blockdraft.cli.widths import Widths, widths_text
 from blockdraft.decoding import AcceptanceStats, TokenLogprobs
 
 
@@ -23,7 +25,19 @@ def stats_json(stats: AcceptanceStats) -> dict[str, object]:
         "prefill_seconds": stats.prefill_seconds,
         "tokens_per_second": stats.tokens_per_second,
         "acceptance_by_position": list(stats.acceptance_by_position),
+        "steps_by_width": steps_by_width(stats),
     }
+
+
+def steps_by_width(stats: AcceptanceStats) -> list[int]:
+    """Entry k counts the steps that verified k drafts, so k + 1 tokens with the anchor.
+
+    Drafts that were accepted beyond the end of an answer may not count.
+    """
+    if not stats.steps:
+        return []
+    at_least = [0, *accumulate(reversed(stats.drafted), max), stats.steps]
+    return [wide - wider for wider, wide in pairwise(at_least)][::-1]
 
 
 def answer_json(answer: Answer, *, has_text: bool) -> dict[str, object]:
@@ -59,8 +73,8 @@ def figure(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def stats_table(stats_by_name: Mapping[str, AcceptanceStats]) -> Table:
-    """One row a group of answers; below, how often each draft of a block was accepted in all."""
+def stats_table(stats_by_name: Mapping[str, AcceptanceStats], widths: Widths) -> Table:
+    """One row a group of answers; below, how often each draft was accepted and what was chosen."""
     table = new_table(
         "acceptance and speed",
         "prompts",
@@ -88,6 +102,6 @@ def stats_table(stats_by_name: Mapping[str, AcceptanceStats]) -> Table:
             figure(stats.tokens_per_second, 1),
         )
     rates = [figure(rate) for rate in stats_by_name["all"].acceptance_by_position]
-    if rates:
-        table.caption = f"accepted at draft 1, 2, ..: {' '.join(rates)}"
+    accepted = [f"accepted at draft 1, 2, ..: {' '.join(rates)}"] if rates else []
+    table.caption = "\n".join((*accepted, widths_text(widths)))
     return table

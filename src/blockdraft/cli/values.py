@@ -4,10 +4,15 @@ It checks form only; ranges are checked by the part that owns the setting.
 """
 
 import json
+import re
 from argparse import ArgumentTypeError
 from typing import Literal
 
 BatchInvariant = int | Literal["auto", "off"]
+Width = int | Literal["auto", "off"]
+
+UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
+BINARY_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def id_list(text: str) -> tuple[int, ...]:
@@ -61,3 +66,35 @@ def batch_invariant(text: str) -> BatchInvariant:
         return int(text)
     except ValueError:
         raise ArgumentTypeError(f"{text!r} is not a number of rows, auto or off") from None
+
+
+def fixed_width(text: str) -> str:
+    """A number of tokens as the width it is another name of: "8" is "fixed:8"."""
+    return f"fixed:{count(text)}"
+
+
+def width_list(text: str) -> tuple[Width, ...]:
+    """Widths separated by commas: numbers, "auto" and "off"."""
+    widths: list[Width] = []
+    for part in text.split(","):
+        word = part.strip()
+        if word in ("auto", "off"):
+            widths.append("auto" if word == "auto" else "off")
+            continue
+        try:
+            widths.append(int(word))
+        except ValueError:
+            raise ArgumentTypeError(
+                f"{text!r} is not a list of whole numbers separated by commas, like 2,4,8 (auto "
+                "and off may be among them)"
+            ) from None
+    return tuple(widths)
+
+
+def byte_count(text: str) -> int:
+    """An amount of memory: a number with a unit, decimal (MB, GB) or binary (MiB, GiB)."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kmgt]?)(i?)b?", text.strip().lower(), re.ASCII)
+    units = UNITS if match is None or not match[3] else BINARY_UNITS
+    if match is None or match[2] not in units or (num_bytes := float(match[1])) <= 0:
+        raise ArgumentTypeError(f"{text!r} is not an amount of memory, like 500MB, 2GB or 1GiB")
+    return max(1, int(num_bytes * units[match[2]]))

@@ -1,24 +1,28 @@
-"""What `blockdraft verify` does: plain decoding once, the drafter at every width, and a verdict.
+"""What `blockdraft verify` does: the reference once, the engine at every width, and a verdict.
 
 How answers are compared is in `comparison.py`.
 """
 
 import math
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
+from blockdraft.api import choose_drafter
 from blockdraft.cli.answers import AnswerOptions, Conversation
-from blockdraft.cli.comparison import NEAR_TIE, Difference, decode_turn, find_difference
+from blockdraft.cli.comparison import NEAR_TIE, Difference, decode_reference, find_difference
 from blockdraft.cli.console import emit, emit_json, say
+from blockdraft.cli.engines import engine_config, open_engine, open_plain
 from blockdraft.cli.generation import answer_options, prepare_params
-from blockdraft.cli.pair import Pair, choose_drafter, load_pair
+from blockdraft.cli.pair import Pair, load_pair
 from blockdraft.cli.progress import progress_bar
 from blockdraft.cli.prompts import PromptRecord, builtin_prompts, read_prompts
 from blockdraft.cli.render import figure, stats_json
 from blockdraft.cli.sampling import read_sampling, warn_of_no_effect
 from blockdraft.cli.tables import new_table, open_console
-from blockdraft.decoding import AcceptanceStats, NoDrafter, SamplingParams, collect
+from blockdraft.cli.values import Width
+from blockdraft.decoding import AcceptanceStats, SamplingParams, collect
+from blockdraft.engine import EngineConfig, Session, WidthMode
 from blockdraft.errors import ConfigError, Error
 
 DEFAULT_MAX_NEW_TOKENS = 128
@@ -26,11 +30,11 @@ DEFAULT_MAX_NEW_TOKENS = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One turn decoded at one width, against plain decoding."""
+    """One turn decoded by the engine at one width, against the reference's plain decoding."""
 
     record: PromptRecord
     turn: int
-    width: int
+    width: Width
     stats: AcceptanceStats
     difference: Difference | None
 
@@ -41,11 +45,12 @@ def verify_promise(args: Namespace) -> int:
     if args.max_new_tokens is None:
         params = replace(params, max_new_tokens=DEFAULT_MAX_NEW_TOKENS)
     _check_args(args, params)
-    epsilon: float = NEAR_TIE[args.dtype] if args.epsilon is None else args.epsilon
     prompts = read_prompts(args) or builtin_prompts()
     warn_of_no_effect(params, choose_drafter(args.target, args.drafter))
     pair = load_pair(args)
+    epsilon = float(NEAR_TIE[pair.conditions.dtype] if args.epsilon is None else args.epsilon)
     widths = choose_widths(args.widths, pair)
+    sessions = open_sessions(pair, widths, engine_config(args, pair.width))
     params = prepare_params(pair, params, args.bad_words)
     checks: list[Check] = []
     num_failed = 0
@@ -53,7 +58,7 @@ def verify_promise(args: Namespace) -> int:
         for record in prompts.records:
             try:
                 options = answer_options(args)
-                checks += check_record(pair, record, params, options, widths, epsilon)
+                checks += check_record(pair, record, params, options, sessions, epsilon)
             except Error as error:
                 if not prompts.from_file:
                     raise
@@ -68,21 +73,44 @@ def verify_promise(args: Namespace) -> int:
     return 0 if explained and num_failed == 0 else 1
 
 
-def choose_widths(asked: Sequence[int] | None, pair: Pair) -> tuple[int, ...]:
-    """The block sizes to try, each at most the drafter's, at least one with room for a draft."""
+def choose_widths(asked: Sequence[Width] | None, pair: Pair) -> tuple[Width, ...]:
+    """The widths to try, each at most the drafter's, at least one of which can draft."""
     most = pair.drafter.block_size
     for width in asked or ():
-        if not 1 <= width <= most:
+        if isinstance(width, int) and not 1 <= width <= most:
             raise ConfigError(
                 f"--widths has {width}, and this drafter's blocks have 1 to {most} tokens"
             )
-    widths = asked or sorted({min(2, most), max(most // 2, 1), most})
-    if max(widths) == 1:
+    widths = tuple(dict.fromkeys(asked or _default_widths(pair.width, most)))
+    if most == 1 or all(width in (1, "off") for width in widths):
         raise ConfigError(
-            "a block of 1 token holds the anchor and no draft: nothing to compare; give "
-            "--block-size or --widths of at least 2"
+            "a block of 1 token holds the anchor and no draft: nothing to compare; give --widths "
+            "or --width of at least 2, or auto"
         )
-    return tuple(dict.fromkeys(widths))
+    return widths
+
+
+def _default_widths(width: WidthMode, most: int) -> Sequence[Width]:
+    """The one width that was named, or some of all kinds."""
+    if width.width is not None:
+        return (width.width,)
+    if width.kind == "off":
+        return ("off",)
+    return ("off", *sorted({min(2, most), max(most // 2, 1), most}), "auto")
+
+
+def open_sessions(
+    pair: Pair, widths: Sequence[Width], config: EngineConfig
+) -> dict[Width, Session]:
+    """An engine for each width, all on the pair's target."""
+    return {width: _open_session(pair, width, config) for width in widths}
+
+
+def _open_session(pair: Pair, width: Width, config: EngineConfig) -> Session:
+    if width == "off":
+        return open_plain(pair, config)
+    mode = WidthMode("auto") if width == "auto" else WidthMode("fixed", width)
+    return Session(open_engine(pair, replace(config, width=mode)).engine)
 
 
 def check_record(
@@ -90,24 +118,23 @@ def check_record(
     record: PromptRecord,
     params: SamplingParams,
     options: AnswerOptions,
-    widths: Sequence[int],
+    sessions: Mapping[Width, Session],
     epsilon: float,
 ) -> Iterator[Check]:
-    """Check every turn; later turns follow on plain decoding's answers."""
+    """Check every turn; later turns follow on the reference's answers."""
     conversation = Conversation(pair.target, options)
     watched = replace(params, logprobs=2)
     for turn_idx, turn in enumerate(record.prompts):
         prompt_ids = conversation.encode(turn)
-        plain = collect(prompt_ids, decode_turn(pair, NoDrafter(), prompt_ids, watched))
-        for width in widths:
-            steps = decode_turn(pair, pair.drafter, prompt_ids, params, block_size=width)
-            drafted = collect(prompt_ids, steps)
+        plain = decode_reference(pair, prompt_ids, watched)
+        for width, session in sessions.items():
+            answer = collect(prompt_ids, session.stream(prompt_ids, params))
             yield Check(
                 record=record,
                 turn=turn_idx,
                 width=width,
-                stats=drafted.stats,
-                difference=find_difference(pair, plain, drafted, params, epsilon),
+                stats=answer.stats,
+                difference=find_difference(pair, plain, answer, params, epsilon),
             )
         conversation.add(turn, plain.text)
 
@@ -116,7 +143,7 @@ def check_record(
 class WidthCount:
     """How the answers at one width fared."""
 
-    width: int
+    width: Width
     answers: int
     identical: int
     near_ties: int
@@ -124,7 +151,7 @@ class WidthCount:
     stats: AcceptanceStats
 
 
-def count_by_width(checks: Sequence[Check], widths: Sequence[int]) -> list[WidthCount]:
+def count_by_width(checks: Sequence[Check], widths: Sequence[Width]) -> list[WidthCount]:
     counts: list[WidthCount] = []
     for width in widths:
         found = [check for check in checks if check.width == width]
@@ -147,12 +174,13 @@ def count_by_width(checks: Sequence[Check], widths: Sequence[int]) -> list[Width
 
 
 def print_checks(
-    pair: Pair, checks: Sequence[Check], widths: Sequence[int], epsilon: float
+    pair: Pair, checks: Sequence[Check], widths: Sequence[Width], epsilon: float
 ) -> None:
     """A row a width, then a line for each answer that differs."""
     conditions = pair.conditions
     table = new_table(
-        f"{conditions.target} with {conditions.drafter}, {conditions.dtype}, against itself alone",
+        f"{conditions.target} with {conditions.drafter}, {conditions.dtype}, {conditions.engine} "
+        "engine, against the reference loop alone",
         "width",
         ("answers", "identical", "near-ties", "different", "tokens", "tau"),
     )
@@ -181,7 +209,7 @@ def _id_text(token_id: int | None) -> str:
 def checks_json(
     pair: Pair,
     checks: Sequence[Check],
-    widths: Sequence[int],
+    widths: Sequence[Width],
     epsilon: float,
     num_failed: int,
 ) -> dict[str, object]:
@@ -216,6 +244,8 @@ def checks_json(
 
 
 def _check_args(args: Namespace, params: SamplingParams) -> None:
+    if args.widths is not None and args.width is not None:
+        raise ConfigError("--width names one width and --widths several; choose one")
     if args.exact and args.dtype not in ("float32", "float64"):
         raise ConfigError(f"--exact means float32 or float64; drop --dtype {args.dtype}")
     if args.epsilon is not None and not (math.isfinite(args.epsilon) and args.epsilon >= 0):

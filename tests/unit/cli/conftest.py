@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 import pytest
+import torch
 
 from blockdraft.cli.pair import Conditions, Pair
 from blockdraft.decoding import Drafter, NoDrafter
+from blockdraft.engine import WidthMode
 from blockdraft.testing import ScriptedTarget
 from blockdraft.testing.laws import LogitsOf
 
@@ -14,6 +16,8 @@ class IdTarget(ScriptedTarget):
     """A scripted target without a tokenizer."""
 
     text = None
+    dtype = torch.float64
+    device = torch.device("cpu")
 
 
 @pytest.fixture
@@ -22,7 +26,10 @@ def conditions() -> Conditions:
         target="scripted",
         drafter="toy",
         block_size=4,
+        width="auto",
+        engine="hf",
         dtype="float64",
+        quantize=None,
         batch_invariant=None,
         device="cpu",
         threads=1,
@@ -37,6 +44,6 @@ def make_pair(conditions: Conditions) -> Callable[[LogitsOf, int], Pair]:
 
     def make(logits_of: LogitsOf, vocab_size: int) -> Pair:
         drafter: Drafter = NoDrafter()
-        return Pair(IdTarget(logits_of, vocab_size), drafter, conditions)
+        return Pair(IdTarget(logits_of, vocab_size), drafter, WidthMode("auto"), conditions)
 
     return make

@@ -1,24 +1,28 @@
-"""Conversations, failures and the order of interleaved answers."""
+"""Conversations, failures and the order of answers that are made together."""
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Generator
+from dataclasses import replace
 
 import pytest
 
 from blockdraft.api import PromptOptions
 from blockdraft.cli.answers import (
     Answer,
+    Answering,
     AnswerOptions,
     Event,
     Failure,
     Piece,
-    answer_record,
-    interleave,
+    RecordOrder,
 )
+from blockdraft.cli.engines import open_engine
 from blockdraft.cli.pair import Pair
 from blockdraft.cli.prompts import PromptRecord
 from blockdraft.decoding import SamplingParams
-from blockdraft.errors import RequestError
-from blockdraft.testing import hashed_logits
+from blockdraft.engine import BuiltEngine, EngineConfig, WidthMode
+from blockdraft.errors import NumericsError, RequestError
+from blockdraft.testing import hashed_logits, table_logits
 from blockdraft.testing.laws import LogitsOf
 
 VOCAB_SIZE = 32
@@ -36,12 +40,23 @@ Answerer = Callable[..., list[Event]]
 
 
 @pytest.fixture
-def answer(make_pair: Callable[[LogitsOf, int], Pair]) -> Answerer:
+def pair(make_pair: Callable[[LogitsOf, int], Pair]) -> Pair:
+    return make_pair(hashed_logits(VOCAB_SIZE), VOCAB_SIZE)
+
+
+@pytest.fixture
+def built(pair: Pair) -> BuiltEngine:
+    """An engine with two slots."""
+    return open_engine(pair, EngineConfig(slots=2, kv_memory=10**6, width=WidthMode("off")))
+
+
+@pytest.fixture
+def answer(pair: Pair, built: BuiltEngine) -> Answerer:
     """Answers records, `width` at a time."""
-    pair = make_pair(hashed_logits(VOCAB_SIZE), VOCAB_SIZE)
 
     def run(*records: PromptRecord, width: int = 1) -> list[Event]:
-        return list(interleave((answer_record(pair, r, PARAMS, OPTIONS) for r in records), width))
+        answering = Answering(built.engine, pair.target, PARAMS, OPTIONS)
+        return list(answering.run(records, width))
 
     return run
 
@@ -63,29 +78,71 @@ def test_a_failed_turn_is_an_event(answer: Answerer) -> None:
     assert isinstance(events[-1], Answer) and events[-1].record.id == "good"
 
 
-def test_interleaved_answers_equal_those_one_by_one(answer: Answerer) -> None:
-    """C07, S12: requests do not see each other."""
+@pytest.mark.parametrize("width", [2, 5])
+def test_answers_together_equal_those_one_by_one(answer: Answerer, width: int) -> None:
+    """C07, S12: requests do not see each other; more of them than slots wait."""
     records = [record(str(i), *range(1, 2 + i)) for i in range(5)]
 
     def finished(events: list[Event]) -> dict[str, tuple[int, ...]]:
         return {e.record.id: e.completion.token_ids for e in events if isinstance(e, Answer)}
 
-    assert finished(answer(*records, width=3)) == finished(answer(*records, width=1))
+    together = finished(answer(*records, width=width))
+    assert together == finished(answer(*records)) and len(together) == 5
 
 
-def test_interleaving_takes_turns_and_refills() -> None:
-    started: list[str] = []
+def test_logits_that_are_not_finite_fail_their_own_request(
+    make_pair: Callable[[LogitsOf, int], Pair],
+) -> None:
+    law = table_logits({(1,): (math.nan,) * 4}, (0.0, 5.0, 0.0, 0.0))
+    pair = make_pair(law, 4)
+    engine = open_engine(pair, EngineConfig(slots=2, kv_memory=10**6)).engine
+    events = list(Answering(engine, pair.target, PARAMS, OPTIONS).run([record("a", 1)], 2))
+    assert isinstance(events[0], Failure) and isinstance(events[0].error, NumericsError)
+    both = [record("bad", 1), record("good", 3)]
+    events = list(Answering(engine, pair.target, PARAMS, OPTIONS).run(both, 2))
+    kinds = {event.record.id: type(event) for event in events}
+    assert kinds == {"bad": Failure, "good": Answer}
 
-    def job(name: str, length: int) -> Iterator[Event]:
-        started.append(name)
-        for _ in range(length):
-            yield Failure(record(name, 1), 0, RequestError("x"))
 
-    jobs = (job(name, length) for name, length in [("a", 2), ("b", 1), ("c", 2)])
-    order = [event.record.id for event in interleave(jobs, 2)]
-    assert order == ["a", "b", "a", "c", "c"]
-    assert started == ["a", "b", "c"]
+def test_a_reader_that_stops_frees_the_engine(pair: Pair, built: BuiltEngine) -> None:
+    """Ctrl-C, a closed pipe: nothing goes on running."""
+    answering = Answering(built.engine, pair.target, PARAMS, OPTIONS)
+    events = answering.run([record("a", 1), record("b", 2), record("c", 3)], 2)
+    next(events)
+    assert built.engine.has_work
+    assert isinstance(events, Generator)
+    events.close()
+    assert not built.engine.has_work
+    assert built.engine.stats().num_running == 0
 
 
-def test_no_jobs_no_events() -> None:
-    assert list(interleave([], 4)) == []
+def test_no_records_no_events(answer: Answerer) -> None:
+    assert answer() == []
+
+
+def failed(name: str, turn: int = 0) -> Failure:
+    return Failure(PromptRecord(id=name, turns=("x", "y")), turn, RequestError("x"))
+
+
+def test_answers_are_shown_in_the_order_of_the_records() -> None:
+    records = [PromptRecord(id=name, turns=("x", "y")) for name in "abc"]
+    order = RecordOrder(records)
+
+    def shown(event: Event) -> list[str]:
+        return [ready.record.id for ready in order.take(event)]
+
+    assert shown(failed("b")) == []
+    assert shown(failed("a", 1)) == ["a", "b"]
+    assert list(order.rest()) == []
+    assert shown(failed("c")) == ["c"]
+
+
+def test_turns_are_shown_as_soon_as_their_record_is_due(answer: Answerer) -> None:
+    answered = answer(record("a", 1))[-1]
+    assert isinstance(answered, Answer)
+    two_turns = PromptRecord(id="b", turns=("x", "y"))
+    order = RecordOrder([two_turns, record("c", 1)])
+    first = replace(answered, record=two_turns)
+    assert list(order.take(replace(answered, record=record("c", 1)))) == []
+    assert list(order.take(first)) == [first]
+    assert [event.record.id for event in order.rest()] == ["c"]

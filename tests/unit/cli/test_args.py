@@ -6,12 +6,16 @@ from dataclasses import fields
 
 import pytest
 
-from blockdraft.cli import generate, verify
+from blockdraft.cli import demo, generate, verify
 from blockdraft.cli.args import add_sampling_args
 from blockdraft.cli.comparison import NEAR_TIE
+from blockdraft.cli.engines import engine_config
+from blockdraft.cli.generation import choose_slots
 from blockdraft.cli.sampling import NOT_A_FLAG, read_sampling
 from blockdraft.decoding import SamplingParams
 from blockdraft.decoding.params import param_names
+from blockdraft.engine import EngineConfig, WidthMode
+from blockdraft.engine.config import DEFAULT_CONTEXT, DEFAULT_SLOTS
 from blockdraft.errors import ConfigError, RequestError
 
 
@@ -89,6 +93,49 @@ def test_verify_takes_the_same_sampling_flags() -> None:
     args = parser.parse_args(["--temperature", "0.7", "--seed", "3", "--widths", "2,4"])
     assert read_sampling(args) == SamplingParams(temperature=0.7, seed=3)
     assert args.widths == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("flags", "slots"),
+    [
+        ([], 1),
+        (["--prompts", "x"], DEFAULT_SLOTS),
+        (["--prompts", "x", "--stream"], 1),
+        (["--prompts", "x", "--concurrency", "4"], 4),
+        (["--prompts", "x", "--slots", "4"], 4),
+    ],
+)
+def test_prompts_of_a_file_run_together(flags: list[str], slots: int) -> None:
+    assert choose_slots(parse(*flags)) == slots
+
+
+def test_help_states_the_limits_of_the_engine() -> None:
+    parser = ArgumentParser()
+    generate.add_arguments(parser)
+    words = " ".join(parser.format_help().split())
+    assert f"(default: {DEFAULT_SLOTS}, with --stream 1)" in words
+    assert f"(default: the target's limit, at most {DEFAULT_CONTEXT})" in words
+
+
+def test_engine_arguments_reach_the_engine() -> None:
+    """S15, for the engine: nothing is parsed and dropped."""
+    args = parse("--max-context", "99", "--kv-memory", "2GB", "--no-prefix-reuse")
+    config = engine_config(args, WidthMode("fixed", 3), slots=5)
+    assert config == EngineConfig(
+        slots=5,
+        max_context=99,
+        kv_memory=2 * 10**9,
+        width=WidthMode("fixed", 3),
+        reuse_prefixes=False,
+    )
+    assert engine_config(parse(), WidthMode()) == EngineConfig(slots=1)
+
+
+def test_the_demo_reuses_no_prefixes() -> None:
+    """P01: an answer timed again would get its prompt for free."""
+    parser = ArgumentParser()
+    demo.add_arguments(parser)
+    assert not engine_config(parser.parse_args([]), WidthMode()).reuse_prefixes
 
 
 def test_help_states_the_margins_of_near_ties() -> None:

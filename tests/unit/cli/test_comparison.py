@@ -5,15 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from blockdraft.cli.comparison import NEAR_TIE, decode_turn, find_difference, first_unequal
-from blockdraft.cli.pair import Pair
-from blockdraft.decoding import (
-    AcceptanceStats,
-    Completion,
-    NoDrafter,
-    SamplingParams,
-    collect,
+from blockdraft.cli.comparison import (
+    NEAR_TIE,
+    decode_reference,
+    find_difference,
+    first_unequal,
 )
+from blockdraft.cli.engines import open_lanes
+from blockdraft.cli.pair import Pair
+from blockdraft.decoding import AcceptanceStats, Completion, SamplingParams, collect
+from blockdraft.engine import EngineConfig, WidthMode
 from blockdraft.testing import OracleDrafter, table_logits
 from blockdraft.testing.laws import LogitsOf
 
@@ -55,7 +56,7 @@ def pair(make_pair: Callable[[LogitsOf, int], Pair]) -> Pair:
 
 
 def plain_run(pair: Pair, params: SamplingParams) -> Completion:
-    return collect(PROMPT, decode_turn(pair, NoDrafter(), PROMPT, params))
+    return decode_reference(pair, PROMPT, params)
 
 
 @pytest.mark.parametrize("logprobs", [None, 2])
@@ -80,9 +81,12 @@ def test_a_sampled_difference_is_never_a_near_tie(pair: Pair) -> None:
     assert found is not None and not found.is_near_tie
 
 
-def test_drafted_and_plain_agree_through_the_same_code(pair: Pair) -> None:
+def test_engine_and_reference_agree(pair: Pair) -> None:
     params = SamplingParams(max_new_tokens=9)
-    drafted = collect(PROMPT, decode_turn(pair, pair.drafter, PROMPT, params, block_size=3))
+    lanes = open_lanes(pair, EngineConfig(slots=1, kv_memory=10**6, width=WidthMode("fixed", 3)))
+    plain = collect(PROMPT, lanes.plain.stream(PROMPT, params))
+    assert find_difference(pair, plain_run(pair, params), plain, params, epsilon=0.0) is None
+    drafted = collect(PROMPT, lanes.drafted.stream(PROMPT, params))
     assert find_difference(pair, plain_run(pair, params), drafted, params, epsilon=0.0) is None
     assert drafted.stats.tau == pytest.approx(8 / 3)
 

@@ -55,6 +55,8 @@ def entry(
     return Entry(record=record, turn=0, race=race)
 
 
+WIDTHS = {"draft_widths": {"1": 2, "8": 5}, "reasons": {"gain": 5, "probe": 2}}
+
 ENTRIES = [
     entry("m1", "math"),
     entry("c1", "code", difference=TIE),
@@ -100,18 +102,37 @@ def test_one_line_on_a_race() -> None:
 
 
 def test_the_document_holds_all_of_it(conditions: Conditions) -> None:
-    document = demo_json(conditions, SamplingParams(max_new_tokens=9), 3, ENTRIES)
+    document = demo_json(conditions, SamplingParams(max_new_tokens=9), 3, ENTRIES, WIDTHS)
     read_back = json.loads(json.dumps(document, allow_nan=False))
     assert read_back["identical"] is False
     assert read_back["settings"] == {"max_new_tokens": 9, "repeats": 3}
     assert [prompt["identical"] for prompt in read_back["prompts"]] == [True, False, True]
     assert read_back["prompts"][1]["difference"]["margin"] == 0.125
     assert read_back["totals"]["math"]["speedup"] == pytest.approx(1.0)
+    assert read_back["widths"]["draft_widths"] == [
+        {"width": 1, "steps": 2},
+        {"width": 8, "steps": 5},
+    ]
+    assert read_back["widths"]["reasons"][0] == {"reason": "gain", "steps": 5}
     assert read_back["conditions"]["hardware"] == "a machine"
 
 
 def test_conditions_name_model_dtype_threads_and_hardware(conditions: Conditions) -> None:
     """P01: a figure without its conditions can't be reproduced."""
     text = conditions_text(conditions)
-    for word in ("scripted", "toy", "float64", "1 threads", "a machine", "some versions"):
+    for word in (
+        "scripted",
+        "toy",
+        "width auto",
+        "float64",
+        "hf engine",
+        "1 threads",
+        "a machine",
+        "some versions",
+    ):
         assert word in text
+
+
+def test_conditions_name_rounded_weights(conditions: Conditions) -> None:
+    text = conditions_text(replace(conditions, quantize="int8", engine="native"))
+    assert "weights in int8" in text and "native engine" in text

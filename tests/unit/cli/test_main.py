@@ -82,6 +82,7 @@ def test_an_argument_error_is_one_line(argv: list[str], capsys: pytest.CaptureFi
         (errors.NumericsError("bad"), 1, "blockdraft: error: bad\n"),
         (errors.DrafterError("bad"), 1, "blockdraft: error: bad\n"),
         (errors.FetchError("bad"), 1, "blockdraft: error: bad\n"),
+        (errors.EngineFault("bad"), 1, "blockdraft: error: bad\n"),
         (KeyboardInterrupt(), 130, ""),
         (BrokenPipeError(), 141, ""),
         (KeyError("x"), 1, "blockdraft: unexpected KeyError: 'x' (--traceback shows where)\n"),
@@ -121,3 +122,22 @@ def test_warnings_go_to_stderr_while_a_command_runs(
     assert main(["models"]) == 0
     assert capsys.readouterr().err == "blockdraft: WARNING: careful\n"
     assert logging.getLogger("blockdraft").handlers == []
+
+
+def fault(args: Namespace) -> int:
+    try:
+        raise KeyError("x")
+    except KeyError as error:
+        logging.getLogger("blockdraft").error("a step failed", exc_info=error)
+    return 0
+
+
+def test_a_logged_traceback_is_shown_on_request_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The engine logs where a step failed; people get one line."""
+    monkeypatch.setattr(models, "run", fault)
+    assert main(["models"]) == 0
+    assert capsys.readouterr().err == "blockdraft: ERROR: a step failed\n"
+    assert main(["models", "--traceback"]) == 0
+    assert "in fault" in capsys.readouterr().err

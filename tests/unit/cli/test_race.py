@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from blockdraft.cli.engines import Lanes, open_lanes
 from blockdraft.cli.pair import Pair
 from blockdraft.cli.race import Lane, Stopwatch, repeats_itself, run_lane, run_race
 from blockdraft.decoding import Commit, SamplingParams
+from blockdraft.engine import EngineConfig, WidthMode
 from blockdraft.testing import OracleDrafter, hashed_logits
 from blockdraft.testing.laws import LogitsOf
 
@@ -21,6 +23,11 @@ def pair(make_pair: Callable[[LogitsOf, int], Pair]) -> Pair:
     return replace(made, drafter=OracleDrafter(made.target, 4))
 
 
+@pytest.fixture
+def lanes(pair: Pair) -> Lanes:
+    return open_lanes(pair, EngineConfig(slots=1, kv_memory=10**6, width=WidthMode("fixed", 4)))
+
+
 def test_a_stopwatch_stands_still_while_paused() -> None:
     stopwatch = Stopwatch()
     began = stopwatch()
@@ -29,19 +36,20 @@ def test_a_stopwatch_stands_still_while_paused() -> None:
     assert stopwatch() - began < 0.03
 
 
-def test_what_the_watcher_takes_is_not_counted(pair: Pair) -> None:
-    def slow(lane: Lane, commit: Commit) -> None:
+def test_what_the_watcher_takes_is_not_counted(lanes: Lanes) -> None:
+    def slow(commit: Commit) -> None:
         time.sleep(0.05)
 
-    watched = run_lane(pair, "plain", (1, 2), PARAMS, slow)
+    watched = run_lane(lanes.plain, (1, 2), PARAMS, slow)
     assert watched.stats.seconds < 0.05 * PARAMS.max_new_tokens
     assert watched.stats.tokens == PARAMS.max_new_tokens
 
 
-def test_a_race_interleaves_and_is_watched_once(pair: Pair) -> None:
+def test_a_race_interleaves_and_is_watched_once(pair: Pair, lanes: Lanes) -> None:
     seen: list[Lane] = []
     race = run_race(
         pair,
+        lanes,
         (1, 2),
         PARAMS,
         num_repeats=3,
@@ -53,6 +61,7 @@ def test_a_race_interleaves_and_is_watched_once(pair: Pair) -> None:
     assert race.plain.token_ids == race.drafted.token_ids
     assert race.plain.stats.tau == 1.0
     assert race.drafted.stats.tau == 4.0
+    assert race.plain.stats.steps == 8
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,27 @@ def test_batch_invariant() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "num_bytes"),
+    [
+        ("500MB", 500_000_000),
+        ("2GB", 2_000_000_000),
+        ("1GiB", 1 << 30),
+        ("1.5 gib", 3 << 29),
+        ("64k", 64_000),
+        ("4096", 4096),
+        ("7B", 7),
+    ],
+)
+def test_byte_count(text: str, num_bytes: int) -> None:
+    assert values.byte_count(text) == num_bytes
+
+
+def test_widths() -> None:
+    assert values.fixed_width("8") == "fixed:8"
+    assert values.width_list("off,2, 8,auto") == ("off", 2, 8, "auto")
+
+
+@pytest.mark.parametrize(
     ("parse", "text"),
     [
         (values.id_list, ""),
@@ -51,6 +72,15 @@ def test_batch_invariant() -> None:
         (values.template_arg, "enable_thinking"),
         (values.template_arg, "=3"),
         (values.batch_invariant, "on"),
+        (values.fixed_width, "0"),
+        (values.width_list, "2,wide"),
+        (values.width_list, ""),
+        (values.byte_count, "2XB"),
+        (values.byte_count, "-1GB"),
+        (values.byte_count, "0"),
+        (values.byte_count, "1iB"),
+        (values.byte_count, ""),
+        (values.byte_count, "GB"),
         (values.count, "0"),
         (values.count, "-3"),
         (values.count, "x"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,11 +17,19 @@ from blockdraft.cli.verification import (
     choose_widths,
     count_by_width,
     difference_text,
+    open_sessions,
 )
 from blockdraft.decoding import AcceptanceStats, SamplingParams
+from blockdraft.engine import EngineConfig, WidthMode
 from blockdraft.errors import ConfigError
 from blockdraft.testing import RandomDrafter, hashed_logits
 from blockdraft.testing.laws import LogitsOf
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measured costs stay out of the user's cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
 @pytest.fixture
@@ -30,8 +39,9 @@ def pair(make_pair: Callable[[LogitsOf, int], Pair]) -> Pair:
 
 
 def test_default_widths_follow_the_drafter(pair: Pair) -> None:
-    assert choose_widths(None, pair) == (2, 4, 8)
-    assert choose_widths((8, 3, 3), pair) == (8, 3)
+    assert choose_widths(None, pair) == ("off", 2, 4, 8, "auto")
+    assert choose_widths((8, "auto", 3, 3), pair) == (8, "auto", 3)
+    assert choose_widths(None, replace(pair, width=WidthMode("fixed", 3))) == (3,)
 
 
 @pytest.mark.parametrize("width", [0, 9])
@@ -46,6 +56,8 @@ def test_widths_without_room_for_a_draft_are_refused(pair: Pair) -> None:
         choose_widths((1, 1), pair)
     with pytest.raises(ConfigError, match="nothing to compare"):
         choose_widths(None, replace(pair, drafter=RandomDrafter(16, 1)))
+    with pytest.raises(ConfigError, match="nothing to compare"):
+        choose_widths(None, replace(pair, width=WidthMode("off")))
     assert choose_widths((1, 2), pair) == (1, 2)
 
 
@@ -57,8 +69,10 @@ def test_widths_without_room_for_a_draft_are_refused(pair: Pair) -> None:
 def test_every_width_gives_plain_decodings_tokens(pair: Pair, params: SamplingParams) -> None:
     record = PromptRecord(id="a", prompt_ids=(1, 2, 3))
     options = AnswerOptions(prompt=PromptOptions())
-    checks = list(check_record(pair, record, params, options, (1, 2, 8), epsilon=0.0))
-    assert [check.width for check in checks] == [1, 2, 8]
+    config = EngineConfig(slots=1, kv_memory=10**6)
+    sessions = open_sessions(pair, ("off", 1, 2, 8, "auto"), config)
+    checks = list(check_record(pair, record, params, options, sessions, epsilon=0.0))
+    assert [check.width for check in checks] == ["off", 1, 2, 8, "auto"]
     assert all(check.difference is None for check in checks)
 
 
