@@ -1,7 +1,6 @@
 """Attention of a pass's segments, each over its own rows of the pool.
 
-Query heads that share a key/value head are laid out as further query rows of it, so that its keys
-are read once for all of them. Masks and softmax only; projections are in `model.py`.
+Masks and softmax only; projections are in `model.py`.
 
 Shape legend: rows = tokens of one segment, kv = key/value heads, groups = query heads a kv head,
 keys = context_len + rows, dim = head_dim.
@@ -15,27 +14,27 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from blockdraft.native.pool import KeyValues
 from blockdraft.native.segments import Segment
 from blockdraft.target.hf_attention import chunked_attention
 
-FOLDED_ROWS = 64
-"""Segments of more rows (prompts) are not folded: their masks would be many times as large."""
+MASKED_ROWS = 64
+"""Chains of more rows (prompts) are not worth keeping a mask for."""
 
 
 class ChainMasks:
     """Causal masks of narrow chains as views of one growing tensor a width.
 
-    The tensor for n rows is [groups * n, room + n]: `room` columns that all rows see, then a
-    triangle. Its last context_len + n columns are the mask of any context that fits.
+    The tensor for n rows is [n, room + n]: `room` columns that all rows see, then a triangle. Its
+    last context_len + n columns are the mask of any context that fits.
     """
 
-    def __init__(self, num_groups: int, dtype: torch.dtype, device: torch.device) -> None:
-        self.num_groups = num_groups
+    def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
         self._dtype = dtype
         self.device = device
         self._made: dict[int, Tensor] = {}
 
-    def mask(self, num_rows: int, context_len: int) -> Float[Tensor, "queries keys"]:
+    def mask(self, num_rows: int, context_len: int) -> Float[Tensor, "rows keys"]:
         made = self._made.get(num_rows)
         room = -1 if made is None else made.shape[1] - num_rows
         if made is None or room < context_len:
@@ -46,7 +45,7 @@ class ChainMasks:
 
     def _make(self, num_rows: int, room: int) -> Tensor:
         sees = torch.ones(num_rows, room + num_rows, dtype=torch.bool, device=self.device)
-        return additive(sees.tril(room), self._dtype).repeat(self.num_groups, 1)
+        return additive(sees.tril(room), self._dtype)
 
 
 def additive(sees: Bool[Tensor, "rows keys"], dtype: torch.dtype) -> Float[Tensor, "rows keys"]:
@@ -83,13 +82,20 @@ class KeyMask(NamedTuple):
     """Which keys of a segment its rows see, made once a pass and shared by all layers alike.
 
     Keys before `first_key` are cut off. `mask` None = the rest is seen by all rows, or causally
-    when `is_causal`. `is_folded`: the query heads of a group are further query rows.
+    when `is_causal`.
     """
 
-    first_key: int
-    mask: Float[Tensor, "queries keys"] | None
-    is_causal: bool
-    is_folded: bool
+    first_key: int = 0
+    mask: Float[Tensor, "rows keys"] | None = None
+    is_causal: bool = False
+
+
+class Span(NamedTuple):
+    """A segment's rows in a pass, [start, start + num_rows), and the number of query heads."""
+
+    start: int
+    num_rows: int
+    num_heads: int
 
 
 def key_mask(
@@ -98,55 +104,48 @@ def key_mask(
     """The mask of a target's segment in layers of one window."""
     if segment.num_rows == 1:
         # One row sees the whole of its window: the keys are cut instead of masked.
-        return KeyMask(0 if window is None else max(0, segment.end - window), None, False, True)
-    is_folded = segment.num_rows <= FOLDED_ROWS
+        return KeyMask(0 if window is None else max(0, segment.end - window))
     if segment.parents is None and (window is None or segment.end <= window):
-        if is_folded:
-            mask = chains.mask(segment.num_rows, segment.context_len)
-            return KeyMask(0, mask, False, True)
+        if segment.num_rows <= MASKED_ROWS:
+            return KeyMask(mask=chains.mask(segment.num_rows, segment.context_len))
         if segment.context_len == 0:
-            return KeyMask(0, None, True, False)
-    mask = additive(sees_keys(segment, window), dtype).to(chains.device)
-    return KeyMask(0, mask.repeat(chains.num_groups, 1) if is_folded else mask, False, is_folded)
+            return KeyMask(is_causal=True)
+    return KeyMask(mask=additive(sees_keys(segment, window), dtype).to(chains.device))
 
 
 def attend(
-    queries: Float[Tensor, "rows heads dim"],
-    keys: Float[Tensor, "kv keys dim"],
-    values: Float[Tensor, "kv keys dim"],
-    mask: KeyMask,
-) -> Float[Tensor, "rows width"]:
-    """Softmax attention of one segment; width = heads * dim."""
-    rows, heads, dim = queries.shape
-    num_kv = keys.shape[0]
-    keys, values = keys[None, :, mask.first_key :], values[None, :, mask.first_key :]
-    if not mask.is_folded:
-        attended = functional.scaled_dot_product_attention(
-            queries.transpose(0, 1)[None],
-            keys,
-            values,
-            attn_mask=mask.mask,
-            is_causal=mask.is_causal,
-            enable_gqa=num_kv != heads,
-        )
-        return attended[0].transpose(0, 1).reshape(rows, heads * dim)
-    groups = heads // num_kv
-    if rows == 1:
-        folded = queries.reshape(1, num_kv, groups, dim)
-    else:
-        folded = queries.view(rows, num_kv, groups, dim).permute(1, 2, 0, 3)
-        folded = folded.reshape(1, num_kv, groups * rows, dim)
-    attended = functional.scaled_dot_product_attention(folded, keys, values, attn_mask=mask.mask)
-    if rows == 1:
-        return attended.view(1, heads * dim)
-    attended = attended.view(num_kv, groups, rows, dim).permute(2, 0, 1, 3)
-    return attended.reshape(rows, heads * dim)
+    heads: Float[Tensor, "rows all_heads dim"], span: Span, kept: KeyValues, mask: KeyMask
+) -> Float[Tensor, "fed width"]:
+    """Softmax attention of one segment; width = query heads * dim.
+
+    The query heads are the first of `heads`. A single row's are laid out as rows of their key/value
+    head, so that its keys are read once for all of them.
+    """
+    per_row, dim = heads.stride(0), heads.shape[2]
+    offset = heads.storage_offset() + span.start * per_row
+    width = span.num_heads * dim
+    if span.num_rows == 1:
+        groups = span.num_heads // kept.keys.shape[1]
+        shape = (1, kept.keys.shape[1], groups, dim)
+        queries = heads.as_strided(shape, (per_row, groups * dim, dim, 1), offset)
+        attended = functional.scaled_dot_product_attention(queries, kept.keys, kept.values)
+        return attended.view(1, width)
+    shape = (1, span.num_heads, span.num_rows, dim)
+    queries = heads.as_strided(shape, (per_row, dim, per_row, 1), offset)
+    attended = functional.scaled_dot_product_attention(
+        queries,
+        kept.keys,
+        kept.values,
+        attn_mask=mask.mask,
+        is_causal=mask.is_causal,
+        enable_gqa=kept.keys.shape[1] != span.num_heads,
+    )
+    return attended.transpose(1, 2).reshape(span.num_rows, width)
 
 
 def attend_invariantly(
     queries: Float[Tensor, "rows heads dim"],
-    keys: Float[Tensor, "kv keys dim"],
-    values: Float[Tensor, "kv keys dim"],
+    kept: KeyValues,
     sees: Bool[Tensor, "fed keys"],
 ) -> Float[Tensor, "rows width"]:
     """Attention whose bits for a row do not depend on the keys behind it or the rows beside it.
@@ -159,8 +158,8 @@ def attend_invariantly(
     attended, _ = chunked_attention(
         nn.Module(),
         queries.transpose(0, 1)[None],
-        keys[None],
-        values[None],
+        kept.keys,
+        kept.values,
         mask.to(queries.device)[None, None],
     )
     return attended.reshape(rows, heads * dim)

@@ -23,8 +23,10 @@ from blockdraft.drafter.config import DrafterConfig, MaskRule
 from blockdraft.drafter.dflash import DFlashDrafter
 from blockdraft.drafter.model import DrafterLayer
 from blockdraft.drafter.rope import inverse_frequencies
-from blockdraft.native.attention import ChainMasks, KeyMask, additive, attend
+from blockdraft.native.attention import ChainMasks, KeyMask, Span, additive, attend
 from blockdraft.native.linear import KernelPlan, Linear, dense_linear
+from blockdraft.native.model import new_keys_values
+from blockdraft.native.norm import RMSNormWeight
 from blockdraft.native.pool import TokenPool
 from blockdraft.native.rotary import RotaryTable, Rotation, rotate
 from blockdraft.native.segments import Segment
@@ -40,11 +42,11 @@ _FIRST_ROWS = 64
 class PackedLayer:
     """One drafter layer. `qk_norm` holds a row for each query head, then for each key head."""
 
-    input_norm: Float[Tensor, " hidden"]
+    input_norm: RMSNormWeight
     qkv: Linear
     qk_norm: Float[Tensor, "heads dim"]
     out: Linear
-    mlp_norm: Float[Tensor, " hidden"]
+    mlp_norm: RMSNormWeight
     gate_up: Linear
     down: Linear
 
@@ -66,10 +68,13 @@ class PackedDrafter:
         self.config: DrafterConfig = model.config
         self.drafter = drafter
         self.dtype, self.device = model.dtype, model.device
-        self._layers = [_pack_layer(layer) for layer in model.decoder_layers()]
+        self._layers = [
+            _pack_layer(layer, self.config.rms_norm_eps) for layer in model.decoder_layers()
+        ]
         self._fc = dense_linear(model.fc.weight.detach(), None)
-        self._hidden_norm = model.hidden_norm.weight.detach()
-        self._norm = model.norm.weight.detach()
+        eps = self.config.rms_norm_eps
+        self._hidden_norm = RMSNormWeight(model.hidden_norm.weight.detach(), eps)
+        self._norm = RMSNormWeight(model.norm.weight.detach(), eps)
         attentions = [layer.self_attn for layer in model.decoder_layers()]
         self._context = _fused(
             [p for attention in attentions for p in (attention.k_proj, attention.v_proj)]
@@ -79,8 +84,7 @@ class PackedDrafter:
         self._rotary = RotaryTable(
             frequencies.inverse.to(self.device), frequencies.scale, self.dtype
         )
-        num_groups = self.config.num_heads // self.config.num_kv_heads
-        self._chains = ChainMasks(num_groups, self.dtype, self.device)
+        self._chains = ChainMasks(self.dtype, self.device)
         linears = [linear for layer in self._layers for linear in layer.linears]
         linears += [self._fc, self._context]
         self.plan = plan or measure_plan(
@@ -128,7 +132,7 @@ class PackedDrafter:
         padding = self.plan.pad(num_rows) - num_rows
         if padding:
             features = functional.pad(features, (0, 0, 0, padding))
-        fused = self._rms(self._fc(features), self._hidden_norm)
+        fused = self._hidden_norm(self._fc(features))
         shape = (-1, config.num_layers, 2, config.num_kv_heads, config.head_dim)
         kept = self._context(fused)[:num_rows].view(shape)
         keys = self._rms(kept[:, :, 0], None) * self._context_norm[:, None]
@@ -165,53 +169,66 @@ class PackedDrafter:
         }
         for layer_idx, layer in enumerate(self._layers):
             mask = masks[self.config.mask_rule(layer_idx)]
-            kept = pool.layer(layer_idx)
-            hidden = self._layer(layer, hidden, by, contexts, kept, pool_rows, mask)
-        slots = self._rms(hidden, self._norm).view(len(anchors), width, -1)[:, 1:]
+            heads = self._heads(layer, hidden, by)
+            self._keep(heads, contexts, pool, layer_idx, pool_rows)
+            attended = self._attend(heads, contexts, pool, layer_idx, mask)
+            hidden = layer.out(attended, hidden)
+            gate, up = layer.gate_up(layer.mlp_norm(hidden)).chunk(2, dim=-1)
+            hidden = layer.down(functional.silu(gate) * up, hidden)
+        slots = self._norm(hidden).reshape(len(anchors), width, -1)[:, 1:]
         return self.drafter.slot_logits(slots.flatten(0, 1))
 
     def _embed(self, anchors: Sequence[int], width: int) -> Float[Tensor, "rows hidden"]:
         blocks = self.drafter.embed_blocks(torch.tensor(anchors, device=self.device), width)
         return blocks.to(self.dtype).flatten(0, 1)
 
-    def _layer(
-        self,
-        layer: PackedLayer,
-        hidden: Float[Tensor, "rows hidden"],
-        by: Rotation,
-        contexts: Sequence[Segment],
-        kept: Float[Tensor, "2 kv pool_rows dim"],
-        pool_rows: Int[Tensor, " rows"],
-        masks: Sequence[KeyMask],
-    ) -> Float[Tensor, "rows hidden"]:
-        config = self.config
-        heads = layer.qkv(self._rms(hidden, layer.input_norm))
-        heads = heads.view(hidden.shape[0], -1, config.head_dim)
+    def _heads(
+        self, layer: PackedLayer, hidden: Float[Tensor, "rows hidden"], by: Rotation
+    ) -> Float[Tensor, "rows heads dim"]:
+        """Query, key and value heads, in this order; queries and keys normed, then rotated."""
+        heads = layer.qkv(layer.input_norm(hidden))
+        heads = heads.view(hidden.shape[0], -1, self.config.head_dim)
         turned = heads[:, : layer.qk_norm.shape[0]]
         turned.copy_(self._rms(turned, None) * layer.qk_norm)
-        heads = rotate(heads, by)
-        new = heads[:, config.num_heads :].view(-1, 2, config.num_kv_heads, config.head_dim)
-        kept.index_copy_(2, pool_rows, new.permute(1, 2, 0, 3))
+        return rotate(heads, by)
+
+    def _keep(
+        self,
+        heads: Float[Tensor, "rows heads dim"],
+        contexts: Sequence[Segment],
+        pool: TokenPool,
+        layer_idx: int,
+        pool_rows: Int[Tensor, " rows"],
+    ) -> None:
+        """Write the blocks' own keys and values behind their contexts."""
+        new = new_keys_values(heads, heads.shape[0], self.config.num_kv_heads)
+        if len(contexts) == 1:
+            pool.write(layer_idx, contexts[0].base + contexts[0].context_len, new)
+        else:
+            pool.scatter(layer_idx, pool_rows, new)
+
+    def _attend(
+        self,
+        heads: Float[Tensor, "rows heads dim"],
+        contexts: Sequence[Segment],
+        pool: TokenPool,
+        layer_idx: int,
+        masks: Sequence[KeyMask],
+    ) -> Float[Tensor, "rows width"]:
         width = contexts[0].num_rows
-        parts = [
-            attend(
-                heads[i * width : (i + 1) * width, : config.num_heads],
-                kept[0, :, context.base : context.base + context.end],
-                kept[1, :, context.base : context.base + context.end],
-                mask,
-            )
-            for i, (context, mask) in enumerate(zip(contexts, masks, strict=True))
-        ]
-        attended = parts[0] if len(parts) == 1 else torch.cat(parts)
-        hidden = layer.out(attended, hidden)
-        gate, up = layer.gate_up(self._rms(hidden, layer.mlp_norm)).chunk(2, dim=-1)
-        return layer.down(functional.silu(gate) * up, hidden)
+        parts: list[Tensor] = []
+        for place, (context, mask) in enumerate(zip(contexts, masks, strict=True)):
+            first = mask.first_key
+            kept = pool.keys_values(layer_idx, context.base + first, context.end - first)
+            span = Span(place * width, width, self.config.num_heads)
+            parts.append(attend(heads, span, kept, mask))
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _mask(self, context: Segment, rule: MaskRule) -> KeyMask:
         """The rule of `DrafterConfig.mask_rule` for one block."""
         if rule.window is None or context.end <= rule.window:
             mask = self._chains.mask(context.num_rows, context.context_len) if rule.causal else None
-            return KeyMask(0, mask, False, True)
+            return KeyMask(mask=mask)
         # Keys that no row of the block sees are cut off, the rest is masked by distance.
         first_key = max(0, context.context_len - rule.window + 1)
         queries = torch.arange(context.context_len, context.end)[:, None]
@@ -220,7 +237,7 @@ class PackedDrafter:
         if rule.causal:
             sees &= distance >= 0
         mask = additive(sees, self.dtype).to(self.device)
-        return KeyMask(first_key, mask.repeat(self._chains.num_groups, 1), False, True)
+        return KeyMask(first_key, mask)
 
     def _rms(self, states: Tensor, weight: Tensor | None) -> Tensor:
         eps = self.config.rms_norm_eps
@@ -264,7 +281,7 @@ class PackedState:
         return DraftLogits(drafter.over_target_vocabulary(logits))
 
 
-def _pack_layer(layer: DrafterLayer) -> PackedLayer:
+def _pack_layer(layer: DrafterLayer, eps: float) -> PackedLayer:
     attention, mlp = layer.self_attn, layer.mlp
     config_heads = attention.q_proj.out_features // attention.head_dim
     key_heads = attention.k_proj.out_features // attention.head_dim
@@ -273,11 +290,11 @@ def _pack_layer(layer: DrafterLayer) -> PackedLayer:
         attention.k_norm.weight.detach().expand(key_heads, -1),
     )
     return PackedLayer(
-        input_norm=layer.input_layernorm.weight.detach(),
+        input_norm=RMSNormWeight(layer.input_layernorm.weight.detach(), eps),
         qkv=_fused([attention.q_proj, attention.k_proj, attention.v_proj]),
         qk_norm=torch.cat(norms),
         out=_fused([attention.o_proj]),
-        mlp_norm=layer.post_attention_layernorm.weight.detach(),
+        mlp_norm=RMSNormWeight(layer.post_attention_layernorm.weight.detach(), eps),
         gate_up=_fused([mlp.gate_proj, mlp.up_proj]),
         down=_fused([mlp.down_proj]),
     )

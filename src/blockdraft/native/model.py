@@ -17,6 +17,7 @@ from torch.nn import functional
 from blockdraft.native.attention import (
     ChainMasks,
     KeyMask,
+    Span,
     attend,
     attend_invariantly,
     key_mask,
@@ -61,7 +62,8 @@ class NativeModel:
         self.dtype = weights.embedding.dtype
         self.device = weights.embedding.device
         self._rotary = RotaryTable(weights.inverse_frequencies, weights.rotary_scale, self.dtype)
-        self._masks = ChainMasks(config.num_groups, self.dtype, self.device)
+        self._masks = ChainMasks(self.dtype, self.device)
+        self._zeros = torch.empty(0, 0)
 
     def new_pool(self, num_rows: int) -> TokenPool:
         """An empty pool for `num_rows` tokens of this model."""
@@ -115,9 +117,9 @@ class NativeModel:
         hidden = functional.embedding(ids, self.weights.embedding)
         masks = self._pass_masks(layout)
         tapped: dict[int, Tensor] = {}
-        for layer_idx, layer in enumerate(self.weights.layers):
+        for layer_idx in range(config.num_layers):
             mask = masks[config.windows[layer_idx]]
-            hidden = self._layer(layer, hidden, by, layout, pool.layer(layer_idx), mask)
+            hidden = self._layer(layer_idx, hidden, by, layout, pool, mask)
             if layer_idx in taps:
                 tapped[layer_idx] = hidden
         return hidden, [tapped[tap] for tap in taps]
@@ -135,17 +137,17 @@ class NativeModel:
 
     def _layer(
         self,
-        layer: LayerWeights,
+        layer_idx: int,
         hidden: Float[Tensor, "rows hidden"],
         by: Rotation,
         layout: Layout,
-        kept: Float[Tensor, "2 kv pool_rows dim"],
+        pool: TokenPool,
         masks: Sequence[Mask],
     ) -> Float[Tensor, "rows hidden"]:
-        normed = self.norm(hidden, layer.input_norm)
-        heads = rotate(self.split_heads(layer, layer.qkv(normed)), by)
-        self._keep(heads, layout, kept)
-        attended = self._attend(heads, layout, kept, masks)
+        layer = self.weights.layers[layer_idx]
+        heads = rotate(self.split_heads(layer, layer.qkv(layer.input_norm(hidden))), by)
+        self._keep(heads, layout, pool, layer_idx)
+        attended = self._attend(heads, layout, pool, layer_idx, masks)
         return self.feed_forward(layer, layer.out(attended, hidden))
 
     def prepare_positions(self, end: int) -> None:
@@ -161,7 +163,7 @@ class NativeModel:
         self, layer: LayerWeights, hidden: Float[Tensor, "rows hidden"]
     ) -> Float[Tensor, "rows hidden"]:
         """The gated MLP with its norm and residual."""
-        gate, up = layer.gate_up(self.norm(hidden, layer.mlp_norm)).chunk(2, dim=-1)
+        gate, up = layer.gate_up(layer.mlp_norm(hidden)).chunk(2, dim=-1)
         return layer.down(functional.silu(gate) * up, hidden)
 
     def split_heads(
@@ -177,44 +179,49 @@ class NativeModel:
             )
         return heads
 
-    def _keep(self, heads: Float[Tensor, "rows heads dim"], layout: Layout, kept: Tensor) -> None:
+    def _keep(
+        self,
+        heads: Float[Tensor, "rows heads dim"],
+        layout: Layout,
+        pool: TokenPool,
+        layer_idx: int,
+    ) -> None:
         """Write the keys and values of the real rows into the pool."""
-        config = self.config
-        new = heads[: layout.num_rows, config.num_heads :]
-        new = new.view(-1, 2, config.num_kv_heads, config.head_dim).permute(1, 2, 0, 3)
+        new = new_keys_values(heads, layout.num_rows, self.config.num_kv_heads)
         if len(layout.segments) == 1:
             segment = layout.segments[0]
-            start = segment.base + segment.context_len
-            kept[:, :, start : start + segment.num_rows] = new
+            pool.write(layer_idx, segment.base + segment.context_len, new)
         else:
-            kept.index_copy_(2, layout.pool_rows, new)
+            pool.scatter(layer_idx, layout.pool_rows, new)
 
     def _attend(
         self,
         heads: Float[Tensor, "rows heads dim"],
         layout: Layout,
-        kept: Tensor,
+        pool: TokenPool,
+        layer_idx: int,
         masks: Sequence[Mask],
     ) -> Float[Tensor, "rows width"]:
-        queries = heads[:, : self.config.num_heads]
+        num_heads = self.config.num_heads
         parts: list[Tensor] = []
-        for (segment, start), mask in zip(layout.spans(), masks, strict=True):
-            keys = kept[0, :, segment.base : segment.base + segment.end]
-            values = kept[1, :, segment.base : segment.base + segment.end]
+        for segment, start, mask in zip(layout.segments, layout.starts, masks, strict=True):
             if not isinstance(mask, KeyMask):
                 assert len(layout.segments) == 1, "a batch-invariant pass serves one request"
-                return attend_invariantly(queries, keys, values, mask)
-            own = queries[start : start + segment.num_rows]
-            parts.append(attend(own, keys, values, mask))
+                kept = pool.keys_values(layer_idx, segment.base, segment.end)
+                return attend_invariantly(heads[:, :num_heads], kept, mask)
+            first = mask.first_key
+            kept = pool.keys_values(layer_idx, segment.base + first, segment.end - first)
+            parts.append(attend(heads, Span(start, segment.num_rows, num_heads), kept, mask))
         if layout.num_padded:
-            parts.append(parts[0].new_zeros(layout.num_padded, parts[0].shape[1]))
+            parts.append(self._blank(layout.num_padded))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def norm(
-        self, hidden: Float[Tensor, "rows hidden"], weight: Float[Tensor, " hidden"]
-    ) -> Float[Tensor, "rows hidden"]:
-        """RMS norm with this model's epsilon."""
-        return functional.rms_norm(hidden, (hidden.shape[-1],), weight, self.config.rms_norm_eps)
+    def _blank(self, num_rows: int) -> Float[Tensor, "rows width"]:
+        """What pad rows attend to: zeros, kept for the next layer and pass."""
+        if num_rows > self._zeros.shape[0]:
+            width = self.config.num_heads * self.config.head_dim
+            self._zeros = torch.zeros(num_rows, width, dtype=self.dtype, device=self.device)
+        return self._zeros[:num_rows]
 
     def _logits(
         self, hidden: Float[Tensor, "rows hidden"], asked: Sequence[int]
@@ -229,4 +236,17 @@ class NativeModel:
         else:
             rows = [*asked, *(asked[-1] for _ in range(wanted - len(asked)))]
             chosen = hidden[torch.tensor(rows, device=self.device)]
-        return self.weights.head(self.norm(chosen, self.weights.norm))[: len(asked)]
+        return self.weights.head(self.weights.norm(chosen))[: len(asked)]
+
+
+def new_keys_values(
+    heads: Float[Tensor, "rows heads dim"], num_rows: int, num_kv_heads: int
+) -> Float[Tensor, "fed 2 kv dim"]:
+    """The key and value heads, which are the last ones, of the first `num_rows` rows: a view."""
+    per_row, dim = heads.stride(0), heads.shape[2]
+    first = heads.shape[1] - 2 * num_kv_heads
+    return heads.as_strided(
+        (num_rows, 2, num_kv_heads, dim),
+        (per_row, num_kv_heads * dim, dim, 1),
+        heads.storage_offset() + first * dim,
+    )

@@ -11,10 +11,18 @@ Rows of one request, half-open, `base` = the first row of its extent:
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
+
+
+class KeyValues(NamedTuple):
+    """Keys and values of consecutive rows of one layer."""
+
+    keys: Float[Tensor, "1 kv rows dim"]
+    values: Float[Tensor, "1 kv rows dim"]
 
 
 class TokenPool:
@@ -46,6 +54,33 @@ class TokenPool:
     def layer(self, layer_idx: int) -> Float[Tensor, "2 kv rows dim"]:
         """A view of one layer's keys and values."""
         return self.tensor[layer_idx]
+
+    def keys_values(self, layer_idx: int, first: int, count: int) -> KeyValues:
+        """Views of `count` rows of one layer.
+
+        Made in one operation each: slicing step by step costs several, in every layer.
+        """
+        per_layer, per_kind, per_head, per_row, _ = self.tensor.stride()
+        shape = (1, self.tensor.shape[2], count, self.tensor.shape[4])
+        stride = (per_kind, per_head, per_row, 1)
+        offset = layer_idx * per_layer + first * per_row
+        return KeyValues(
+            self.tensor.as_strided(shape, stride, offset),
+            self.tensor.as_strided(shape, stride, offset + per_kind),
+        )
+
+    def write(self, layer_idx: int, first: int, new: Float[Tensor, "rows 2 kv dim"]) -> None:
+        """Write keys and values of consecutive rows."""
+        per_layer, per_kind, per_head, per_row, _ = self.tensor.stride()
+        stride = (per_row, per_kind, per_head, 1)
+        offset = layer_idx * per_layer + first * per_row
+        self.tensor.as_strided(new.shape, stride, offset).copy_(new)
+
+    def scatter(
+        self, layer_idx: int, rows: Int[Tensor, " rows"], new: Float[Tensor, "rows 2 kv dim"]
+    ) -> None:
+        """Write keys and values of any rows."""
+        self.tensor[layer_idx].index_copy_(2, rows, new.permute(1, 2, 0, 3))
 
     def move(self, source: int, destination: int, count: int) -> None:
         """Copy `count` rows; the ranges may overlap."""

@@ -47,9 +47,12 @@ class Layout:
         self.num_rows = sum(segment.num_rows for segment in segments)
         self.num_padded = num_padded
         self.last_end = max(segment.end for segment in segments)
+        self.starts: list[int] = []
+        """The first row of each segment in the pass."""
         positions: list[int] = []
         pool_rows: list[int] = []
         for segment in segments:
+            self.starts.append(len(positions))
             first = segment.context_len
             if segment.parents is None:
                 positions += range(first, segment.end)
@@ -59,15 +62,6 @@ class Layout:
         positions += [0] * num_padded
         self.positions: Int[Tensor, " rows"] = torch.tensor(positions, device=device)
         self.pool_rows: Int[Tensor, " rows"] = torch.tensor(pool_rows, device=device)
-
-    def spans(self) -> list[tuple[Segment, int]]:
-        """Each segment and its first row in the pass."""
-        spans: list[tuple[Segment, int]] = []
-        start = 0
-        for segment in self.segments:
-            spans.append((segment, start))
-            start += segment.num_rows
-        return spans
 
 
 def depths(parents: Sequence[int]) -> tuple[int, ...]:

@@ -167,7 +167,7 @@ class StaticPasses:
         tapped: dict[int, Tensor] = {}
         for layer_idx, layer in enumerate(model.weights.layers):
             kept = self._pool.layer(layer_idx)
-            normed = model.norm(hidden, layer.input_norm)
+            normed = layer.input_norm(hidden)
             heads = rotate(model.split_heads(layer, layer.qkv(normed)), by)
             new = heads[:, config.num_heads :]
             new = new.reshape(-1, 2, config.num_kv_heads, config.head_dim).permute(1, 2, 0, 3)
@@ -192,7 +192,7 @@ class StaticPasses:
             hidden = model.feed_forward(layer, hidden)
             if layer_idx in self._taps:
                 tapped[layer_idx] = hidden
-        logits = model.weights.head(model.norm(hidden, model.weights.norm))
+        logits = model.weights.head(model.weights.norm(hidden))
         if not self._taps:
             return StaticOutputs(logits, hidden[:, :0])
         return StaticOutputs(logits, torch.cat([tapped[tap] for tap in self._taps], dim=-1))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from blockdraft.native.config import NativeConfig
 from blockdraft.native.linear import Linear
+from blockdraft.native.norm import RMSNormWeight
 
 MakeLinear = Callable[[Float[Tensor, "out in"], Float[Tensor, " out"] | None], Linear]
 
@@ -21,11 +22,11 @@ MakeLinear = Callable[[Float[Tensor, "out in"], Float[Tensor, " out"] | None], L
 class LayerWeights:
     """One decoder layer. `qk_norm` holds a row for each query head, then for each key head."""
 
-    input_norm: Float[Tensor, " hidden"]
+    input_norm: RMSNormWeight
     qkv: Linear
     qk_norm: Float[Tensor, "heads dim"] | None
     out: Linear
-    mlp_norm: Float[Tensor, " hidden"]
+    mlp_norm: RMSNormWeight
     gate_up: Linear
     down: Linear
 
@@ -44,7 +45,7 @@ class NativeWeights:
 
     embedding: Float[Tensor, "vocab hidden"]
     layers: list[LayerWeights]
-    norm: Float[Tensor, " hidden"]
+    norm: RMSNormWeight
     head: Linear
     head_weight: Float[Tensor, "vocab hidden"]
     head_bias: Float[Tensor, " vocab"] | None
@@ -73,7 +74,7 @@ def take_weights(model: nn.Module, config: NativeConfig, make: MakeLinear) -> Na
     weights = NativeWeights(
         embedding=embedding,
         layers=[],
-        norm=_parameter(inner, "norm.weight"),
+        norm=RMSNormWeight(_parameter(inner, "norm.weight"), config.rms_norm_eps),
         head=make(head, _optional(model, "lm_head.bias")),
         head_weight=head,
         head_bias=_optional(model, "lm_head.bias"),
@@ -94,12 +95,15 @@ def _take_layer(layer: nn.Module, config: NativeConfig, make: MakeLinear) -> Lay
         assert len(present) in (0, len(names)), f"only some of {names} have a bias"
         return make(weight, torch.cat(present) if present else None)
 
+    def norm(name: str) -> RMSNormWeight:
+        return RMSNormWeight(_parameter(layer, name), config.rms_norm_eps)
+
     return LayerWeights(
-        input_norm=_parameter(layer, "input_layernorm.weight"),
+        input_norm=norm("input_layernorm.weight"),
         qkv=fused("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
         qk_norm=_take_qk_norm(layer, config),
         out=fused("self_attn.o_proj"),
-        mlp_norm=_parameter(layer, "post_attention_layernorm.weight"),
+        mlp_norm=norm("post_attention_layernorm.weight"),
         gate_up=fused("mlp.gate_proj", "mlp.up_proj"),
         down=fused("mlp.down_proj"),
     )

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from blockdraft.native.attention import FOLDED_ROWS
+from blockdraft.native.attention import MASKED_ROWS
 from blockdraft.native.config import read_native_config
 from blockdraft.native.linear import PLAIN, KernelPlan, dense_linear, only
 from blockdraft.native.model import NativeModel
@@ -128,7 +128,7 @@ def test_logits_of_the_rows_asked_for_only(asked: list[int], plan: KernelPlan) -
     torch.testing.assert_close(some, every[asked], atol=1e-9, rtol=0)
 
 
-@pytest.mark.parametrize("num_rows", [FOLDED_ROWS, FOLDED_ROWS + 1])
+@pytest.mark.parametrize("num_rows", [MASKED_ROWS, MASKED_ROWS + 1])
 @pytest.mark.parametrize("context_len", [0, 5])
 @pytest.mark.parametrize("family", ["qwen3", "mistral"])
 def test_wide_segments_are_computed_like_narrow_ones(
@@ -152,7 +152,7 @@ def test_positions_of_a_layout() -> None:
     layout = Layout(segments, 2, torch.device("cpu"))
     assert layout.positions.tolist() == [3, 4, 1, 2, 2, 3, 0, 0]
     assert layout.pool_rows.tolist() == [13, 14, 41, 42, 43, 44]
-    assert [start for _, start in layout.spans()] == [0, 2]
+    assert layout.starts == [0, 2]
     assert (layout.num_rows, layout.last_end) == (6, 5)
     assert depths((-1, -1, 1, 2, 0)) == (0, 0, 1, 2, 1)
 
