@@ -8,10 +8,13 @@ LOWEST := $(abspath $(VENV))/lowest
 SETUP = @test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed" >&2; exit 2; }; \
 	$(PYTHON) scripts/setup_env.py --venv $(VENV) --level
 
+# Tiny models run on one thread each, so files of tests run side by side.
+PARALLEL := -n auto --maxprocesses 4
+
 UNIT := not (acceptance or slow or gpu or network)
 ACCEPTANCE := (acceptance or slow) and not (gpu or network)
 # What depends on the versions of transformers, huggingface_hub and accelerate.
-LOWEST_TESTS := tests/unit/target tests/unit/checkpoint tests/unit/builtin tests/parity \
+LOWEST_TESTS := tests/unit/target tests/unit/checkpoint tests/unit/builtin tests/unit/native tests/parity \
 	tests/law/test_greedy.py
 
 export PYTHONUNBUFFERED = 1
@@ -31,13 +34,13 @@ test: test-unit test-lowest test-acceptance ## unit tests, lowest versions, then
 
 test-unit: ## the fast tests (under 3 minutes)
 	$(SETUP) test
-	$(BIN)/python -m pytest -m "$(UNIT)" --durations=10
+	$(BIN)/python -m pytest -m "$(UNIT)" $(PARALLEL) --durations=10
 
 test-lowest: ## the tests of targets and checkpoints on the lowest claimed versions
 	$(SETUP) test
 	@$(MAKE) --no-print-directory $(LOWEST)/ready
 	PYTHONPATH=$(LOWEST) $(BIN)/python scripts/check_lowest.py $(LOWEST)
-	PYTHONPATH=$(LOWEST) $(BIN)/python -m pytest -m "$(UNIT)" --durations=3 -p no:cacheprovider \
+	PYTHONPATH=$(LOWEST) $(BIN)/python -m pytest -m "$(UNIT)" $(PARALLEL) --durations=3 -p no:cacheprovider \
 		$(wildcard $(LOWEST_TESTS))
 
 test-acceptance: ## the tests with the real built-in model (under 10 minutes)

@@ -22,6 +22,9 @@ from blockdraft import (
 )
 from blockdraft.cli.comparison import NEAR_TIE
 from blockdraft.decoding import NoDrafter
+from blockdraft.engine import EngineConfig
+from blockdraft.llm import LLM
+from blockdraft.native import EngineKind, NativeTarget
 from blockdraft.target import HFTarget
 
 pytestmark = pytest.mark.acceptance
@@ -45,31 +48,34 @@ def real_prompts() -> list[str]:
     return [*prompts("gsm8k", 10), *prompts("humaneval", 6), *prompts("mt_bench", 6)]
 
 
+Target = NativeTarget | HFTarget
+
+
 @pytest.fixture(scope="module")
-def exact_target() -> HFTarget:
+def exact_target() -> Target:
     return load_target("smollm2", dtype="float32")
 
 
 @pytest.fixture(scope="module")
-def fast_target() -> HFTarget:
+def fast_target() -> Target:
     return load_target("smollm2", dtype="bfloat16")
 
 
-def both(target: HFTarget, prompt: str, params: SamplingParams) -> tuple[Completion, Completion]:
+def both(target: Target, prompt: str, params: SamplingParams) -> tuple[Completion, Completion]:
     drafter = load_drafter("smollm2", target)
     ids = encode_prompt(target, prompt)
     return generate(target, NoDrafter(), ids, params), generate(target, drafter, ids, params)
 
 
 def answers(
-    target: HFTarget, texts: list[str], params: SamplingParams
+    target: Target, texts: list[str], params: SamplingParams
 ) -> Iterator[tuple[Completion, Completion]]:
     for text in texts:
         yield both(target, text, params)
 
 
 def test_greedy_answers_to_22_real_prompts_are_those_of_plain_decoding(
-    exact_target: HFTarget,
+    exact_target: Target,
 ) -> None:
     """Ids, finish reason, text and logprobs, float32; and the drafter is wired up right (T04)."""
     params = SamplingParams(max_new_tokens=32, logprobs=0)
@@ -87,7 +93,31 @@ def test_greedy_answers_to_22_real_prompts_are_those_of_plain_decoding(
     assert maths.acceptance_by_position[0] > 0.4
 
 
-def test_seeded_sampling_with_every_kind_of_processor(exact_target: HFTarget) -> None:
+def test_the_engine_gives_the_answers_of_transformers(exact_target: Target) -> None:
+    """Eight real prompts side by side at changing widths, against plain decoding on transformers.
+
+    Greedy and seeded, float32. A follow-up prompt begins with the first one, so that its rows and
+    the drafter's are reused.
+    """
+    assert isinstance(exact_target, NativeTarget)
+    reference = load_target("smollm2", engine="hf", dtype="float32")
+    texts = [*prompts("gsm8k", 4), *prompts("humaneval", 2), *prompts("mt_bench", 2)]
+    asked = [encode_prompt(exact_target, text) for text in texts]
+    params = [
+        SamplingParams(max_new_tokens=20, temperature=0.7 * (i % 2), seed=i) for i in range(8)
+    ]
+    expected = [
+        generate(reference, NoDrafter(), ids, settings).token_ids
+        for ids, settings in zip(asked, params, strict=True)
+    ]
+    llm = LLM(exact_target, "smollm2", config=EngineConfig(slots=5, max_context=1024))
+    for _ in range(2):  # the second time from kept rows
+        found = llm.generate(asked, params, progress=False)
+        assert [r.token_ids for r in found if isinstance(r, Completion)] == expected
+    assert llm.stats.prefixes.hits >= 8
+
+
+def test_seeded_sampling_with_every_kind_of_processor(exact_target: Target) -> None:
     params = SamplingParams(
         max_new_tokens=24,
         temperature=0.8,
@@ -104,7 +134,7 @@ def test_seeded_sampling_with_every_kind_of_processor(exact_target: HFTarget) ->
 
 
 def test_bfloat16_differs_only_at_near_ties(
-    fast_target: HFTarget, capsys: pytest.CaptureFixture[str]
+    fast_target: Target, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first difference has a top-two margin under the stated epsilon; the rate is printed."""
     params = SamplingParams(max_new_tokens=32, logprobs=2)
@@ -128,11 +158,12 @@ def test_bfloat16_differs_only_at_near_ties(
     assert all(margin <= NEAR_TIE["bfloat16"] for margin in margins)
 
 
-def test_batch_invariant_bfloat16_is_equal_bit_for_bit() -> None:
+@pytest.mark.parametrize(("engine", "every"), [("native", 4), ("hf", 11)])
+def test_batch_invariant_bfloat16_is_equal_bit_for_bit(engine: EngineKind, every: int) -> None:
     """Equal by construction: the ids, and the very logprobs."""
-    target = load_target("smollm2", dtype="bfloat16", batch_invariant=BLOCK_SIZE)
+    target = load_target("smollm2", engine=engine, dtype="bfloat16", batch_invariant=BLOCK_SIZE)
     params = SamplingParams(max_new_tokens=32, logprobs=1)
-    for plain, drafted in answers(target, real_prompts()[::4], params):
+    for plain, drafted in answers(target, real_prompts()[::every], params):
         assert drafted.token_ids == plain.token_ids
         assert drafted.logprobs == plain.logprobs
 

@@ -92,6 +92,12 @@ def add_engine_args(parser: ArgumentParser, *, reuse: bool) -> None:
         help="another name of --width fixed:N",
     )
     group.add_argument(
+        "--compile",
+        action="store_true",
+        help="verify in fixed shapes through torch.compile; each shape is compiled when it first "
+        "occurs (up to a minute, kept in torch's cache) and used only if it is faster",
+    )
+    group.add_argument(
         "--max-context",
         type=values.count,
         metavar="N",

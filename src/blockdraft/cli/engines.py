@@ -18,6 +18,7 @@ def engine_config(args: Namespace, width: WidthMode, *, slots: int = 1) -> Engin
         slots=slots,
         max_context=args.max_context,
         kv_memory=args.kv_memory,
+        compiled=args.compile,
         width=width,
         reuse_prefixes=not getattr(args, "no_prefix_reuse", True),
     )

@@ -114,14 +114,14 @@ def build_engine(
         costs = _known_costs(
             target, drafter, sides, capacity, compiled=config.compiled, report=report
         )
+    limits = scheduler_config(config, capacity, block_size=block_size, can_copy=sides.can_copy)
     engine = Engine(
         EngineParts(
             spec=target.spec,
             target=sides.target,
             drafts=sides.drafts,
-            scheduler=Scheduler(
-                scheduler_config(config, capacity, block_size=block_size, can_copy=sides.can_copy)
-            ),
+            scheduler=Scheduler(limits),
+            reuses=limits.reuse_prefixes,
             controller=WidthController(config.width, block_size, costs),
             alarm=AcceptanceAlarm(_recorded_tau(config, drafter), block_size),
             decode_text=decode_text,
@@ -246,6 +246,7 @@ def _known_costs(
         "drafter": f"{type(drafter).__name__} {drafter.block_size} {_shape(drafter)}",
         "compiled": str(compiled),
         "slots": str(capacity.slots),
+        "max_context": str(capacity.max_context),
         "threads": str(torch.get_num_threads()),
         "machine": f"{platform.node()} {torch.backends.cpu.get_cpu_capability()}",
         "torch": torch.__version__,

@@ -93,9 +93,9 @@ def plan_capacity(
             )
         max_context = min(max_context, context_limit)
     budget = int(free_bytes * MEMORY_SHARE) if config.kv_memory is None else config.kv_memory
-    most_useful = config.slots * (max_context + block_size + PAGE_ROWS)
-    num_rows = min(budget // per_token, most_useful) // PAGE_ROWS * PAGE_ROWS
     least = max(4 * PAGE_ROWS, 2 * block_size + PAGE_ROWS)
+    most_useful = max(least, config.slots * (max_context + block_size + PAGE_ROWS))
+    num_rows = min(budget // per_token, most_useful) // PAGE_ROWS * PAGE_ROWS
     if num_rows < least:
         raise ConfigError(
             f"{budget / 1e6:.1f} MB for keys and values hold {num_rows} tokens ({per_token} bytes "

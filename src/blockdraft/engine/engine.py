@@ -6,7 +6,7 @@ It owns no models (the two sides do), no rows (the scheduler does) and no thread
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -30,7 +30,10 @@ _LOGGER = logging.getLogger("blockdraft")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineParts:
-    """What an engine is made of. `drafts` None: plain decoding, nothing is tapped."""
+    """What an engine is made of. `drafts` None: plain decoding, nothing is tapped.
+
+    `reuses`: whether prefixes are, so that what the drafter lacks at the end is worth computing.
+    """
 
     spec: TargetSpec
     target: TargetSide
@@ -38,6 +41,7 @@ class EngineParts:
     scheduler: Scheduler
     controller: WidthController
     alarm: AcceptanceAlarm
+    reuses: bool = True
     decode_text: DecodeText | None = None
     clock: Callable[[], float] = time.perf_counter
 
@@ -116,7 +120,7 @@ class Engine:
         try:
             events = step.run()
         except Exception as error:  # noqa: BLE001  a fault of one step must not end the engine
-            events = self._give_up(error)
+            events = self._give_up(error, step.outcomes)
         self._num_preempted += step.num_preempted
         self._drafter_failures += step.drafter_failed
         for event in events:
@@ -140,7 +144,7 @@ class Engine:
             rows_total=scheduler.rows_total,
         )
 
-    def _give_up(self, error: Exception) -> list[Event]:
+    def _give_up(self, error: Exception, outcomes: Mapping[int, Event]) -> list[Event]:
         """Fail every running request after a fault that is nobody's in particular."""
         _LOGGER.error("a step of the engine failed; its requests are given up", exc_info=error)
         self._faults += 1
@@ -158,8 +162,9 @@ class Engine:
                 # It waits; if this very step preempted it, its states are still there.
                 self._forget_states(key)
                 continue
-            # Those that are not live ended in this step, but their last event was lost with it.
-            events.append(Event(key, Failed(fault)))
+            # Those that are not live ended in this very step, before it broke off.
+            ended = None if key in running else outcomes.get(key)
+            events.append(Event(key, Failed(fault)) if ended is None else ended)
         # Kept rows may be half moved.
         scheduler.forget_kept()
         return events

@@ -5,7 +5,7 @@ them. It adds no policy.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 from blockdraft.decoding.completion import Commit
 from blockdraft.decoding.params import SamplingParams
@@ -26,7 +26,9 @@ class Session:
         self._arrived[key] = deque()
         return Answer(self, key)
 
-    def stream(self, prompt_ids: Sequence[int], params: SamplingParams) -> Iterator[Commit]:
+    def stream(
+        self, prompt_ids: Sequence[int], params: SamplingParams
+    ) -> Generator[Commit, None, None]:
         """The commits of one request, queued when the first one is asked for.
 
         Raises the request's own error. A consumer that stops early cancels the request.

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 NO_DRAFT = DraftedBlock((), None, 0)
 
 TIMED_CATCH_UP = 64
-"""More tokens than this taken into the drafter's contexts are not the price of a usual draft."""
+"""More tokens than this taken into the drafter's contexts are not the price of a usual draft: they
+waited while nothing was drafted.
+"""
 
 _LOGGER = logging.getLogger("blockdraft")
 
@@ -43,6 +45,7 @@ class Drafted:
     decision: WidthDecision
     blocks: Mapping[int, DraftedBlock]
     seconds: float | None = None
+    catch_up_seconds: float = 0.0
     failed: bool = False
 
 
@@ -79,6 +82,8 @@ class Step:
         self._requests = requests
         self.num_preempted = 0
         self.drafter_failed = False
+        self.outcomes: dict[int, Event] = {}
+        """What was decided so far, also when the step breaks off."""
 
     def run(self) -> list[Event]:
         plan = self._parts.scheduler.plan()
@@ -94,7 +99,6 @@ class Step:
         seconds = self._parts.clock() - started
         tally = Tally([], [], [])
         needs_token = {chunk.key: chunk.needs_token for chunk in plan.prefill}
-        outcomes: dict[int, Event] = {}
         for part in _slices(feeds, result, best):
             try:
                 if part.feed.is_prompt:
@@ -103,13 +107,13 @@ class Step:
                     commit = self._take_block(part, drafted.blocks[part.feed.key], tally)
             except Error as error:
                 self._parts.scheduler.fail(part.feed.key)
-                outcomes[part.feed.key] = Event(part.feed.key, Failed(error))
+                self.outcomes[part.feed.key] = Event(part.feed.key, Failed(error))
                 continue
             if commit is not None:
-                outcomes[part.feed.key] = Event(part.feed.key, commit)
+                self.outcomes[part.feed.key] = Event(part.feed.key, commit)
         self._catch_up_full()
         self._observe(plan, drafted, tally, seconds)
-        return [outcomes[key] for key in sorted(outcomes)]
+        return [self.outcomes[key] for key in sorted(self.outcomes)]
 
     def _follow(self, plan: StepPlan) -> None:
         """Carry out what the plan says about memory."""
@@ -147,6 +151,7 @@ class Step:
         started = self._parts.clock()
         try:
             num_taken = contexts.catch_up(widths, self._parts.scheduler.base)
+            caught_up = self._parts.clock()
             requests = [self._draft_request(key, decision.draft_width) for key in widths]
             wanted = [
                 Wanted(running.request.chooser, running.position, width - 1)
@@ -158,9 +163,11 @@ class Step:
         except Exception as error:  # noqa: BLE001  a drafter may be anything; drafts are optional
             _LOGGER.warning("the drafter failed, this step goes on without drafts: %r", error)
             return Drafted(decision, blocks, failed=True)
-        seconds = self._parts.clock() - started
+        ended = self._parts.clock()
         blocks |= dict(zip(widths, decided, strict=True))
-        return Drafted(decision, blocks, None if num_taken > TIMED_CATCH_UP else seconds)
+        if num_taken <= TIMED_CATCH_UP:
+            return Drafted(decision, blocks, ended - started)
+        return Drafted(decision, blocks, ended - caught_up, caught_up - started)
 
     def _draft_request(self, key: int, width: int) -> DraftRequest:
         scheduler = self._parts.scheduler
@@ -234,7 +241,7 @@ class Step:
         if self._contexts is None:
             return
         self._contexts.add(feed.key, ids, features)
-        if ends and self._parts.target.can_copy:
+        if ends and self._parts.reuses:
             # What the drafter lacks can't be reused by a later request.
             self._try_catch_up([feed.key])
 
@@ -290,6 +297,7 @@ class Step:
                 num_other_rows=sum(chunk.count for chunk in plan.prefill),
                 draft_seconds=drafted.seconds,
                 verify_seconds=seconds,
+                catch_up_seconds=drafted.catch_up_seconds,
                 drafter_failed=drafted.failed,
             )
         )

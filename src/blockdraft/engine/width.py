@@ -39,7 +39,7 @@ __all__ = [
     "parse_width",
 ]
 
-MARGIN = 0.02
+MARGIN = 0.06
 GUARD_SHARE = 0.01
 PROBE_SHARE = 0.005
 START_ALLOWANCE = 3.0
@@ -288,7 +288,7 @@ class WidthController:
         if measured is not None and decision.num_drafting:
             took = min(max(measured, took / 2), took * 2)
         drafting = costs.draft_seconds(decision.num_drafting, decision.draft_width)
-        return took - plain_seconds + drafting
+        return took - plain_seconds + drafting + outcome.catch_up_seconds
 
     def forget(self, key: Hashable) -> None:
         """A request has ended: drop what is remembered of it."""

@@ -43,7 +43,8 @@ class StepOutcome:
     They may leave out requests that ended meanwhile. `verify` are the rows really verified
     (anchor counted), so fewer than decided when the drafter drafted fewer; `accepted` are drafts
     accepted, also those that a stop cut off. Seconds are None when a pass was not timed or shared
-    its time with other work. `drafter_failed`: the drafter raised, the step went on plainly.
+    its time with other work. `catch_up_seconds` went into tokens that had waited for the drafter
+    while nothing was drafted. `drafter_failed`: the drafter raised, the step went on plainly.
     """
 
     decision: WidthDecision
@@ -53,6 +54,7 @@ class StepOutcome:
     num_other_rows: int = 0
     draft_seconds: float | None = None
     verify_seconds: float | None = None
+    catch_up_seconds: float = 0.0
     drafter_failed: bool = False
 
 

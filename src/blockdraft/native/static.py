@@ -8,6 +8,7 @@ Pad rows and pad requests write to the pool's scratch row and see one key only.
 """
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -60,8 +61,8 @@ class StaticPasses:
     """Runs chains of verification in fixed shapes, each recorded when it first occurs.
 
     On CUDA a shape is recorded as a CUDA graph. With `compiled`, it is compiled by torch.compile
-    first (its own disk cache keeps the result); a compiler that fails is reported once, and passes
-    go on without it.
+    first (its own disk cache keeps the result). A compiler that fails, or whose passes are slower
+    than `NativeModel.forward`, is reported once, and passes go on without it.
     """
 
     def __init__(
@@ -76,16 +77,27 @@ class StaticPasses:
         model.prepare_positions(pool.num_rows)
 
     def run(self, ids: Int[Tensor, " fed"], segments: Sequence[Segment]) -> PassOutput | None:
-        """One pass; None when the segments are no chains of at most `MOST_WIDTH` rows."""
+        """One pass; None for what `NativeModel.forward` has to run: trees, wide rows, or everything
+        on a CPU without a useful compiler.
+        """
         width = max(segment.num_rows for segment in segments)
-        if width > MOST_WIDTH or any(segment.parents is not None for segment in segments):
+        on_cuda = self._model.device.type == "cuda"
+        if not (on_cuda or self._compiled) or width > MOST_WIDTH:
+            return None
+        if any(segment.parents is not None for segment in segments):
             return None
         longest = max(segment.end for segment in segments)
         shape = StaticShape(
             _next_power(len(segments)), width, max(FEWEST_KEYS, _next_power(longest))
         )
         inputs = self._inputs(ids, segments, shape)
-        outputs = self._run_recorded(shape, inputs)
+        run = self._recorded.get(shape)
+        if run is None:
+            run = self._record(shape, inputs, lambda: self._run_plainly(ids, segments))
+            if run is None:
+                return None
+            self._recorded[shape] = run
+        outputs = run(inputs)
         rows = [
             s * width + i for s, segment in enumerate(segments) for i in range(segment.num_rows)
         ]
@@ -121,25 +133,33 @@ class StaticPasses:
         made = StaticInputs(all_ids, positions, written, read, mask)
         return StaticInputs(*(tensor.to(self._model.device) for tensor in made))
 
-    def _run_recorded(self, shape: StaticShape, inputs: StaticInputs) -> StaticOutputs:
-        run = self._recorded.get(shape)
-        if run is None:
-            run = self._record(shape, inputs)
-            self._recorded[shape] = run
-        return run(inputs)
+    def _run_plainly(self, ids: Int[Tensor, " fed"], segments: Sequence[Segment]) -> None:
+        self._model.forward(ids, segments, self._pool, taps=self._taps)
 
-    def _record(self, shape: StaticShape, inputs: StaticInputs) -> Recorded:
-        run: Recorded = self._compute
-        if self._compiled:
-            run = self._compile(shape, inputs)
+    def _record(
+        self, shape: StaticShape, inputs: StaticInputs, plainly: Callable[[], None]
+    ) -> Recorded | None:
+        run: Recorded | None = self._compile(shape, inputs) if self._compiled else self._compute
         if self._model.device.type == "cuda":
-            run = record_graph(run, inputs)
+            return record_graph(self._compute if run is None else run, inputs)
+        if run is None:
+            return None
+        compiled_ms, plain_ms = _best_ms(lambda: run(inputs)), _best_ms(plainly)
+        if compiled_ms > plain_ms:
+            self._compiled = False
+            _LOGGER.warning(
+                "compiled passes are slower here (%.1f ms, without the compiler %.1f ms); "
+                "going on without it",
+                compiled_ms,
+                plain_ms,
+            )
+            return None
         return run
 
-    def _compile(self, shape: StaticShape, inputs: StaticInputs) -> Recorded:
-        """The compiled pass, tried once; the plain one when the compiler fails."""
+    def _compile(self, shape: StaticShape, inputs: StaticInputs) -> Recorded | None:
+        """The compiled pass, tried once; None when the compiler fails."""
         _LOGGER.info(
-            "compiling passes of %d requests, %d rows, %d keys (once; kept in torch's cache)",
+            "compiling passes of %d requests, %d rows, %d keys (once; torch keeps the result)",
             *shape,
         )
         compiled: Recorded = torch.compile(self._compute, dynamic=False)
@@ -148,12 +168,9 @@ class StaticPasses:
         except Exception as error:  # noqa: BLE001  a compiler may raise anything
             self._compiled = False
             first_line = str(error).strip().split("\n")[0][:200]
-            _LOGGER.warning(
-                "torch.compile failed (%s: %s); going on without it",
-                type(error).__name__,
-                first_line,
-            )
-            return self._compute
+            kind = type(error).__name__
+            _LOGGER.warning("torch.compile failed (%s: %s); going on without it", kind, first_line)
+            return None
         return compiled
 
     @torch.no_grad()
@@ -226,6 +243,16 @@ def record_graph(run: Recorded, example: StaticInputs) -> Recorded:
         return outputs
 
     return replay
+
+
+def _best_ms(run: Callable[[], object]) -> float:
+    """The fastest of three runs."""
+    best = float("inf")
+    for _ in range(3):
+        started = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - started)
+    return best * 1e3
 
 
 def _next_power(number: int) -> int:
