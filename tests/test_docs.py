@@ -85,14 +85,16 @@ def test_commands_named_in_the_docs_exist(path: Path) -> None:
 def test_flags_named_in_the_docs_exist(path: Path) -> None:
     """U06: every flag that a user is told of is one of the command line's."""
     command_line = (ROOT / "src" / "blockdraft" / "cli").glob("*.py")
-    sources = "".join(file.read_text() for file in command_line)
+    scripts = [*(ROOT / "scripts").glob("*.py"), *(ROOT / "benchmarks").glob("*.py")]
+    sources = "".join(file.read_text() for file in [*command_line, *scripts])
     for flag in re.findall(r"(?:^|[ `(])(--[a-z][a-z-]+)", path.read_text(), re.MULTILINE):
         assert f'"{flag}"' in sources, f"{flag} is not a flag of any command"
 
 
 def test_python_example_is_short_and_imports_public_names() -> None:
-    (example,) = code_blocks(README, "python")
-    assert len([line for line in example.splitlines() if line.strip()]) <= 10
+    examples = code_blocks(README, "python")
+    for example in examples:
+        assert len([line for line in example.splitlines() if line.strip()]) <= 10
     init = ast.parse((ROOT / "src" / "blockdraft" / "__init__.py").read_text())
     public = {
         name.value
@@ -103,6 +105,7 @@ def test_python_example_is_short_and_imports_public_names() -> None:
     }
     imported = {
         alias.name
+        for example in examples
         for node in ast.walk(ast.parse(example))
         if isinstance(node, ast.ImportFrom)
         for alias in node.names

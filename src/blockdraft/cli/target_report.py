@@ -5,30 +5,14 @@ It reads no weights and converts nothing.
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol, cast
-
-from transformers import AutoConfig
+from typing import cast
 
 from blockdraft.builtin import builtin_models
-from blockdraft.errors import CheckpointError, ConfigError
+from blockdraft.errors import ConfigError
 from blockdraft.native import why_not_native
 from blockdraft.target.folder import read_json, refuse_drafter
+from blockdraft.target.hf_config import read_model_config
 from blockdraft.target.hf_hub import HUB_ID
-from blockdraft.target.hf_load import READ_ERRORS
-from blockdraft.target.quiet import first_line, quiet
-
-
-class _Loader(Protocol):
-    """The part of transformers' untyped configurations that is used here."""
-
-    def from_pretrained(
-        self,
-        name: str | Path,
-        *,
-        revision: str | None = None,
-        trust_remote_code: bool,
-        local_files_only: bool,
-    ) -> object: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,21 +111,9 @@ def _read_config(source: str, revision: str | None) -> object:
             f"{source} is a file: it is made into a folder when it is first loaded; give a folder, "
             "a hub id or a built-in name"
         )
-    loader = cast(_Loader, AutoConfig)
-    name: str | Path = path
     if hub_id is not None and is_hub_id:
-        name, revision = hub_id["repo"], hub_id["revision"] or revision
-    else:
-        refuse_drafter(path, read_json(path / "config.json"))
-    try:
-        with quiet():
-            return loader.from_pretrained(
-                name,
-                revision=revision,
-                trust_remote_code=False,
-                local_files_only=not is_hub_id,
-            )
-    except READ_ERRORS as error:
-        raise CheckpointError(
-            f"the configuration of {source} can't be read: {first_line(error)}"
-        ) from error
+        return read_model_config(
+            hub_id["repo"], revision=hub_id["revision"] or revision, from_hub=True
+        )
+    refuse_drafter(path, read_json(path / "config.json"))
+    return read_model_config(path, revision=None, from_hub=False)

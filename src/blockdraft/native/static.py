@@ -66,12 +66,20 @@ class StaticPasses:
     """
 
     def __init__(
-        self, model: NativeModel, pool: TokenPool, taps: Sequence[int], *, compiled: bool
+        self,
+        model: NativeModel,
+        pool: TokenPool,
+        taps: Sequence[int],
+        *,
+        compiled: bool,
+        insists: bool = False,
     ) -> None:
+        """`insists`: run fixed shapes also where they are slower, to test or to measure them."""
         self._model = model
         self._pool = pool
         self._taps = tuple(taps)
         self._compiled = compiled
+        self._insists = insists
         self._recorded: dict[StaticShape, Recorded] = {}
         # A recorded pass keeps reading this very table, so it must never have to grow.
         model.prepare_positions(pool.num_rows)
@@ -82,7 +90,7 @@ class StaticPasses:
         """
         width = max(segment.num_rows for segment in segments)
         on_cuda = self._model.device.type == "cuda"
-        if not (on_cuda or self._compiled) or width > MOST_WIDTH:
+        if not (on_cuda or self._compiled or self._insists) or width > MOST_WIDTH:
             return None
         if any(segment.parents is not None for segment in segments):
             return None
@@ -142,6 +150,8 @@ class StaticPasses:
         run: Recorded | None = self._compile(shape, inputs) if self._compiled else self._compute
         if self._model.device.type == "cuda":
             return record_graph(self._compute if run is None else run, inputs)
+        if self._insists:
+            return self._compute if run is None else run
         if run is None:
             return None
         compiled_ms, plain_ms = _best_ms(lambda: run(inputs)), _best_ms(plainly)

@@ -52,7 +52,7 @@ def test_fixed_shapes_equal_the_plain_pass(
     ids = torch.arange(sum(segment.num_rows for segment in segments)) * 7 % 96
     fixed = model.new_pool(plain.num_rows)
     fixed.tensor.copy_(plain.tensor)
-    passes = StaticPasses(model, fixed, TAPS, compiled=False)
+    passes = StaticPasses(model, fixed, TAPS, compiled=False, insists=True)
     got = passes.run(ids, segments)
     want = model.forward(ids, segments, plain, taps=TAPS)
     assert got is not None and got.features is not None and want.features is not None
@@ -66,7 +66,7 @@ def test_fixed_shapes_equal_the_plain_pass(
 
 def test_what_has_no_fixed_shape_is_left_to_the_plain_pass() -> None:
     model = model_of("qwen3")
-    passes = StaticPasses(model, model.new_pool(100), (), compiled=False)
+    passes = StaticPasses(model, model.new_pool(100), (), compiled=False, insists=True)
     wide = Segment(0, 0, MOST_WIDTH + 1)
     assert passes.run(torch.zeros(wide.num_rows, dtype=torch.long), [wide]) is None
     tree = Segment(0, 0, 3, (-1, 0, 0))
@@ -75,7 +75,7 @@ def test_what_has_no_fixed_shape_is_left_to_the_plain_pass() -> None:
 
 def test_without_taps_there_are_no_features() -> None:
     model = model_of("qwen3")
-    output = StaticPasses(model, model.new_pool(20), (), compiled=False).run(
+    output = StaticPasses(model, model.new_pool(20), (), compiled=False, insists=True).run(
         torch.tensor([5, 6]), [Segment(3, 0, 2)]
     )
     assert output is not None and output.features is None
@@ -93,7 +93,7 @@ def test_a_compiler_that_fails_is_reported_once_and_done_without(
     monkeypatch.setattr(torch, "compile", no_compiler)
     model = model_of("qwen3")
     pool = model.new_pool(600)
-    passes = StaticPasses(model, pool, (), compiled=True)
+    passes = StaticPasses(model, pool, (), compiled=True, insists=True)
     for num_rows in (2, 3):
         output = passes.run(torch.arange(num_rows) + 5, [Segment(3, 0, num_rows)])
         want = model.forward(
@@ -114,10 +114,36 @@ def test_a_compiled_pass_is_made_once_for_each_shape(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(torch, "compile", compiler)
     model = model_of("qwen3")
-    passes = StaticPasses(model, model.new_pool(300), (), compiled=True)
+    passes = StaticPasses(model, model.new_pool(300), (), compiled=True, insists=True)
     for context_len in (0, 1, 9, 30):
         passes.run(torch.tensor([5, 6]), [Segment(0, context_len, 2)])
     assert len(num_made) == 1
     passes.run(torch.tensor([5, 6, 7]), [Segment(0, 2, 3)])
     passes.run(torch.tensor([5, 6, 7, 8]), [Segment(0, 2, 2), Segment(40, 2, 2)])
     assert len(num_made) == 3
+
+
+def test_without_a_compiler_a_cpu_takes_the_plain_pass() -> None:
+    model = model_of("qwen3")
+    passes = StaticPasses(model, model.new_pool(20), (), compiled=False)
+    assert passes.run(torch.tensor([5, 6]), [Segment(3, 0, 2)]) is None
+
+
+def test_compiled_passes_that_are_slower_are_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def slow_compiler(run: Pass, *, dynamic: bool) -> Pass:
+        def compiled(inputs: StaticInputs) -> StaticOutputs:
+            for _ in range(20):
+                run(inputs)
+            return run(inputs)
+
+        return compiled
+
+    monkeypatch.setattr(torch, "compile", slow_compiler)
+    model = model_of("qwen3")
+    passes = StaticPasses(model, model.new_pool(20), (), compiled=True)
+    for _ in range(2):
+        assert passes.run(torch.tensor([5, 6]), [Segment(3, 0, 2)]) is None
+    (message,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert message.startswith("compiled passes are slower here")
