@@ -21,7 +21,7 @@ from blockdraft.native.linear import PLAIN, dense_linear, only
 from blockdraft.native.model import NativeModel
 from blockdraft.native.quantized import Quantize, quantized_linear
 from blockdraft.native.segments import Segment
-from blockdraft.native.tuning import Clock, measure_plan
+from blockdraft.native.tuning import Clock, fixed_kernel, measure_plan
 from blockdraft.native.weights import take_weights
 from blockdraft.target.hf import check_pass_width, read_spec
 from blockdraft.target.rows import check_fed, check_path, is_chain, resolve_parents
@@ -86,7 +86,12 @@ class NativeTarget:
             linear.prepare(only(PLAIN), final=False)
         self.model = NativeModel(config, weights, only(PLAIN))
         self._try_out(reference if options.quantize is None else self._own_logits(ids))
-        plan = measure_plan(weights.linears, self.dtype, clock, on_cpu=self.device.type == "cpu")
+        if options.batch_invariant is None:
+            on_cpu = self.device.type == "cpu"
+            plan = measure_plan(weights.linears, self.dtype, clock, on_cpu=on_cpu)
+        else:
+            # Kernels round differently, so the same bits in every run need the same kernel.
+            plan = only(fixed_kernel(weights.linears))
         for linear in weights.linears:
             linear.prepare(plan)
         self.model = NativeModel(config, weights, plan, invariant_rows=options.batch_invariant)

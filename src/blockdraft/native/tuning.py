@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from blockdraft.native.linear import KernelPlan, Linear, dense_linear, only
+from blockdraft.native.linear import PACKED, PLAIN, KernelPlan, Linear, dense_linear, only
 
 Clock = Callable[[], float]
 
@@ -49,6 +49,11 @@ def measure_plan(
             linear.prepare(only(name), final=False)
         seconds[name] = [_time(sample, rows, dtype, clock) for rows in MEASURED_ROWS]
     return choose_plan(MEASURED_ROWS, seconds)
+
+
+def fixed_kernel(linears: Sequence[Linear]) -> str:
+    """The kernel to take where the choice may not depend on timing: packed where all have it."""
+    return PACKED if all(PACKED in linear.kernels for linear in linears) else PLAIN
 
 
 def choose_plan(rows: Sequence[int], seconds: dict[str, list[float]]) -> KernelPlan:
