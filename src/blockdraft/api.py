@@ -7,7 +7,7 @@ Text and messages in, text and ids out; the algorithm is in `decoding`, the mode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 
@@ -152,10 +152,11 @@ def encode_prompt(
     """Token ids of a prompt. Raises RequestError for text when the target has no tokenizer."""
     options = options or PromptOptions()
     if not isinstance(prompt, str):
-        ids = [part for part in prompt if isinstance(part, int)]
-        if len(ids) == len(prompt):
+        is_list = isinstance(cast(object, prompt), Sequence)
+        ids = [part for part in prompt if isinstance(part, int)] if is_list else []
+        if is_list and len(ids) == len(prompt):
             return tuple(ids)
-        if not all(isinstance(part, dict) for part in prompt):
+        if not is_list or not all(isinstance(part, dict) for part in prompt):
             raise RequestError(
                 "the prompt must be a string, a list of messages (role, content), or a list of "
                 "whole numbers, its token ids (of a tensor: .tolist())"

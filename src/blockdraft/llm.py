@@ -3,10 +3,11 @@
 A thin front of the engine: it loads, queues, shows progress and collects.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 from rich.console import Console
 from rich.progress import (
@@ -64,12 +65,12 @@ class LLM:
         target: str | Path | NativeTarget | HFTarget,
         drafter: str | Drafter | None = None,
         *,
-        width: str | WidthMode = "auto",
+        width: str | int | WidthMode = "auto",
         options: TargetOptions | None = None,
         config: EngineConfig | None = None,
     ) -> None:
         """Raises the errors of `load_target` and `load_drafter`, ConfigError for bad settings."""
-        mode = parse_width(width) if isinstance(width, str) else width
+        mode = width if isinstance(width, WidthMode) else parse_width(str(width))
         config = replace(config or EngineConfig(), width=mode)
         if isinstance(target, str | Path):
             if drafter is None:
@@ -98,7 +99,7 @@ class LLM:
 
     def generate(
         self,
-        prompts: Sequence[Prompt],
+        prompts: Iterable[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         options: PromptOptions | None = None,
@@ -113,6 +114,9 @@ class LLM:
         """
         if isinstance(prompts, str):
             raise RequestError("prompts is one string; give a list, like [prompt]")
+        prompts = list(prompts)
+        if prompts and all(isinstance(cast(object, prompt), int) for prompt in prompts):
+            raise RequestError("prompts is one list of token ids; give a list of such lists")
         each = _params_for_each(params, len(prompts))
         results: dict[int, Result] = {}
         pending: dict[int, Pending] = {}
@@ -186,6 +190,8 @@ def _params_for_each(
         return [SamplingParams()] * num_prompts
     if isinstance(params, SamplingParams):
         return [params] * num_prompts
+    if not all(isinstance(cast(object, each), SamplingParams) for each in params):
+        raise RequestError("params must be SamplingParams, or a list of them, one for each prompt")
     if len(params) != num_prompts:
         raise RequestError(
             f"{len(params)} sampling params for {num_prompts} prompts; give one for each, or one"

@@ -1,7 +1,9 @@
 """Many prompts at once: order, failures of single prompts, interrupts, parameters."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -17,6 +19,7 @@ from blockdraft import (
     load_target,
 )
 from blockdraft.decoding import NoDrafter
+from blockdraft.decoding.rows import RowProcessor
 from blockdraft.engine import Engine, Event
 from blockdraft.errors import ConfigError, RequestError
 from blockdraft.native import NativeTarget
@@ -151,3 +154,31 @@ def test_mistakes(case: Path, target: NativeTarget) -> None:
         LLM(case / "no such folder", width="wide")
     with pytest.raises(ConfigError, match="loaded already"):
         LLM(target, "none", options=TargetOptions())
+
+
+def test_what_is_no_prompt_fails_alone(llm: LLM, target: NativeTarget) -> None:
+    prompts = cast(list[list[int]], [[12, 7], None, 3, [99]])
+    good, nothing, number, also_good = llm.generate(prompts, SHORT, progress=False)
+    assert ids_of(good) == reference(target, [12, 7], SHORT)
+    assert isinstance(nothing, FailedPrompt) and isinstance(number, FailedPrompt)
+    assert "list of messages" in str(nothing.error) and "list of messages" in str(number.error)
+    assert ids_of(also_good) == reference(target, [99], SHORT)
+
+
+def test_a_processor_that_can_t_be_made_fails_its_prompt_alone(llm: LLM) -> None:
+    def broken() -> RowProcessor:
+        raise ZeroDivisionError
+
+    params = [SHORT, replace(SHORT, processors=(broken,))]
+    good, bad = llm.generate([[12, 7], [99]], params, progress=False)
+    assert isinstance(good, Completion)
+    assert isinstance(bad, FailedPrompt) and "ZeroDivisionError" in str(bad.error)
+
+
+def test_slips_get_a_message(llm: LLM, target: NativeTarget, case: Path) -> None:
+    with pytest.raises(RequestError, match="one list of token ids"):
+        llm.generate([1, 2, 3])  # pyright: ignore[reportArgumentType] - wrong on purpose
+    with pytest.raises(RequestError, match="must be SamplingParams"):
+        llm.generate([[1]], [None])  # pyright: ignore[reportArgumentType] - wrong on purpose
+    assert len(llm.generate(iter([[12], [7]]), SHORT, progress=False)) == 2
+    assert LLM(target, str(case / "draft"), width=3, config=CONFIG).banner

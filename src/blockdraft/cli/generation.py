@@ -92,6 +92,8 @@ def _show_stats(output: "Output", built: BuiltEngine) -> None:
     stats = built.engine.stats()
     open_console(stderr=True).print(stats_table(output.stats, stats.widths))
     reused = stats.prefixes
+    if built.capacity.slots > 1:
+        say("seconds and tok/s above are sums over answers that ran side by side")
     if reused.hits:
         say(f"{reused.hit_rows} prompt tokens of {reused.hits} prompts were reused, not computed")
 

@@ -20,6 +20,7 @@ from blockdraft.decoding.constraints import (
 from blockdraft.decoding.params import SamplingParams
 from blockdraft.decoding.rows import RowChain, RowProcessor, Stateless, VocabRow
 from blockdraft.decoding.shaping import apply_temperature, keep_min_p, keep_top_k, keep_top_p
+from blockdraft.errors import RequestError
 
 
 def build_chain(
@@ -46,12 +47,21 @@ def _constraints(
         chain.append(BadWords(params.bad_words))
     if params.min_tokens and stop_ids:
         chain.append(MinTokens(params.min_tokens, stop_ids))
-    chain += [make() for make in params.processors]
+    chain += [_made(make) for make in params.processors]
     if params.repetition_penalty != 1.0:
         chain.append(RepetitionPenalty(params.repetition_penalty, prompt_ids))
     if params.presence_penalty or params.frequency_penalty:
         chain.append(OutputPenalties(params.presence_penalty, params.frequency_penalty))
     return chain
+
+
+def _made(make: Callable[[], RowProcessor]) -> RowProcessor:
+    try:
+        return make()
+    except Exception as error:
+        raise RequestError(
+            f"a processor of the request can't be made ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _shaping(params: SamplingParams) -> list[RowProcessor]:

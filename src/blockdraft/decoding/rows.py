@@ -9,6 +9,8 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Float
 from torch import Tensor
 
+from blockdraft.errors import RequestError
+
 VocabRow = Float[Tensor, " vocab"]
 
 
@@ -74,9 +76,16 @@ class RowChain:
         return not self._constraints
 
     def mask(self, logits: VocabRow, prefix: Sequence[int]) -> VocabRow:
+        """Raises RequestError when a processor changes the length of the row."""
+        processed = logits
         for processor in self._all:
-            logits = processor.mask(logits, prefix)
-        return logits
+            processed = processor.mask(processed, prefix)
+        if processed.shape != logits.shape:
+            raise RequestError(
+                f"the request's processors made a row of {tuple(processed.shape)} of one of "
+                f"{tuple(logits.shape)}; a processor must keep the vocabulary (-inf forbids)"
+            )
+        return processed
 
     def constrain(self, logits: VocabRow, prefix: Sequence[int]) -> VocabRow:
         """Like `mask`, leaving out what can't change the most likely token."""

@@ -97,10 +97,10 @@ def plan_capacity(
     most_useful = max(least, config.slots * (max_context + block_size + PAGE_ROWS))
     num_rows = min(budget // per_token, most_useful) // PAGE_ROWS * PAGE_ROWS
     if num_rows < least:
+        needed = f"{least * per_token / 1e6:.3f}MB"
         raise ConfigError(
-            f"{budget / 1e6:.1f} MB for keys and values hold {num_rows} tokens ({per_token} bytes "
-            f"each), and at least {least} are needed; raise --kv-memory, or lower the size of the "
-            "model or its dtype"
+            f"{budget / 1e6:.3f} MB for keys and values hold {num_rows} tokens ({per_token} bytes "
+            f"each), and at least {least} are needed: raise --kv-memory to {needed} or more"
         )
     return Capacity(
         slots=config.slots,

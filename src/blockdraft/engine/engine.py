@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import cast
 
 from blockdraft.decoding.interfaces import TargetSpec
 from blockdraft.decoding.params import SamplingParams
@@ -23,7 +24,7 @@ from blockdraft.engine.scheduler import Scheduler
 from blockdraft.engine.sides import DraftSide, TargetSide
 from blockdraft.engine.step import Step
 from blockdraft.engine.width import WidthController
-from blockdraft.errors import EngineFault
+from blockdraft.errors import EngineFault, RequestError
 
 _LOGGER = logging.getLogger("blockdraft")
 
@@ -90,6 +91,9 @@ class Engine:
 
     def submit(self, prompt_ids: Sequence[int], params: SamplingParams) -> int:
         """Queue a request; its key. Raises RequestError for one that can't be served."""
+        for token_id in cast(Sequence[object], prompt_ids):
+            if isinstance(token_id, bool) or not isinstance(token_id, int):
+                raise RequestError(f"the prompt holds {token_id!r}; token ids are whole numbers")
         scheduler = self._parts.scheduler
         limit = scheduler.limit(len(prompt_ids))
         if limit >= 1:
@@ -119,13 +123,23 @@ class Engine:
         step = Step(self._parts, self._contexts, self._requests)
         try:
             events = step.run()
-        except Exception as error:  # noqa: BLE001  a fault of one step must not end the engine
+        except Exception as error:
+            _LOGGER.error("a step of the engine failed; its requests are given up", exc_info=error)
             events = self._give_up(error, step.outcomes)
+        except BaseException as interrupt:
+            # Half a step is carried out (Ctrl-C): whatever it may have touched is dropped.
+            for event in self._give_up(interrupt, {}):
+                self._take_leave(event)
+            raise
         self._num_preempted += step.num_preempted
         self._drafter_failures += step.drafter_failed
         for event in events:
             self._take_leave(event)
         return events
+
+    def knows(self, key: int) -> bool:
+        """Whether a request waits or runs: it has not ended, failed or been canceled."""
+        return key in self._requests
 
     def stats(self) -> EngineStats:
         scheduler = self._parts.scheduler
@@ -144,9 +158,8 @@ class Engine:
             rows_total=scheduler.rows_total,
         )
 
-    def _give_up(self, error: Exception, outcomes: Mapping[int, Event]) -> list[Event]:
+    def _give_up(self, error: BaseException, outcomes: Mapping[int, Event]) -> list[Event]:
         """Fail every running request after a fault that is nobody's in particular."""
-        _LOGGER.error("a step of the engine failed; its requests are given up", exc_info=error)
         self._faults += 1
         scheduler = self._parts.scheduler
         running = frozenset(scheduler.running)

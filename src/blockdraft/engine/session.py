@@ -11,6 +11,7 @@ from blockdraft.decoding.completion import Commit
 from blockdraft.decoding.params import SamplingParams
 from blockdraft.engine.engine import Engine
 from blockdraft.engine.running import Failed
+from blockdraft.errors import EngineFault
 
 
 class Session:
@@ -39,6 +40,11 @@ class Session:
         """The next commit of a request, after as many steps as it takes."""
         waiting = self._arrived[key]
         while not waiting:
+            if not self.engine.knows(key):
+                del self._arrived[key]
+                raise EngineFault(
+                    "the request was given up when a step was interrupted; send it again"
+                )
             self.step()
         outcome = waiting.popleft()
         if isinstance(outcome, Failed):

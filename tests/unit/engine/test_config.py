@@ -60,7 +60,7 @@ def test_no_request_may_be_longer_than_the_memory() -> None:
 
 
 def test_too_little_memory_and_too_long_a_context() -> None:
-    with pytest.raises(ConfigError, match=r"0\.0 MB .* hold 48 tokens \(120 bytes each\).*raise"):
+    with pytest.raises(ConfigError, match=r"0\.\d+ MB .* hold 48 tokens \(120 bytes each\).*raise"):
         plan(EngineConfig(kv_memory=120 * 60))
     with pytest.raises(ConfigError, match=r"--max-context 300 is more than the 200 tokens"):
         plan(EngineConfig(max_context=300), context_limit=200)

@@ -1,12 +1,13 @@
 """Requests as iterators: in any interleaving, stopped early, failing, on one engine."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
+from typing import cast
 
 import pytest
 
 from blockdraft.decoding import Commit, NoDrafter, SamplingParams, collect, decode
 from blockdraft.engine import EngineConfig, Session, build_engine, parse_width
-from blockdraft.errors import RequestError
+from blockdraft.errors import EngineFault, RequestError
 from blockdraft.native import NativeTarget
 from blockdraft.testing.tiny import tiny_model
 
@@ -36,7 +37,7 @@ def test_one_after_the_other(session: Session, target: NativeTarget) -> None:
 
 
 def test_in_turns_with_fewer_slots_than_requests(session: Session, target: NativeTarget) -> None:
-    streams: dict[tuple[int, ...], Iterator[Commit]] = {
+    streams: dict[tuple[int, ...], Generator[Commit, None, None]] = {
         prompt: session.stream(prompt, PARAMS) for prompt in PROMPTS
     }
     got: dict[tuple[int, ...], list[int]] = {prompt: [] for prompt in PROMPTS}
@@ -76,3 +77,49 @@ def test_an_answer_already_queued_runs_with_the_others(
     first = collect(PROMPTS[1], session.stream(PROMPTS[1], PARAMS))
     assert first.token_ids == expected_ids(target, PROMPTS[1])
     assert collect(PROMPTS[0], queued).token_ids == expected_ids(target, PROMPTS[0])
+
+
+def test_an_interrupt_drops_what_ran_and_nothing_else(
+    session: Session, target: NativeTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C inside a step: no endless loop, no rows of half a step reused, the engine goes on."""
+    stream = session.stream(PROMPTS[0], PARAMS)
+    next(stream)
+    model = target.model
+
+    def interrupted(*args: object, **kwargs: object) -> object:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(model), "forward", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            next(stream)
+    assert not session.engine.has_work
+    assert session.engine.stats().rows_used == 0
+    session.engine.scheduler.audit()
+    answer = collect(PROMPTS[0], session.stream(PROMPTS[0], PARAMS))
+    assert answer.token_ids == expected_ids(target, PROMPTS[0])
+
+
+def test_others_learn_that_an_interrupt_took_their_request(
+    session: Session, target: NativeTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = session.stream(PROMPTS[1], PARAMS)
+    next(waiting)
+
+    def interrupted(*args: object, **kwargs: object) -> object:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(target.model), "forward", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            session.step()
+    with pytest.raises(EngineFault, match="interrupted"):
+        next(waiting)
+
+
+@pytest.mark.parametrize("prompt", [(1.5, 2), ("a",), (True,), "abc"])
+def test_what_is_no_token_id_is_refused_at_submission(session: Session, prompt: object) -> None:
+    with pytest.raises(RequestError, match="token ids are whole numbers"):
+        session.engine.submit(cast(tuple[int, ...], prompt), PARAMS)
+    assert not session.engine.has_work
