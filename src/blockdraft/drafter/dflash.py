@@ -127,11 +127,7 @@ class DFlashDrafter:
         self, logits: Float[Tensor, "slots draft_vocab"]
     ) -> Float[Tensor, "slots vocab"]:
         """Scatter draft-vocabulary logits into full rows; ids that can't be drafted get -inf."""
-        if self._draft_to_target is None:
-            return logits
-        full = logits.new_full((logits.shape[0], self._vocab_size), -torch.inf)
-        full[:, self._draft_to_target] = logits
-        return full
+        return over_vocabulary(logits, self._draft_to_target, self._vocab_size)
 
     def no_draft(self) -> DraftLogits:
         """A draft without slots."""
@@ -179,6 +175,19 @@ class DFlashState:
     def propose(self, anchor: int, width: int) -> DraftLogits:
         usable = self._drafter.usable_width(self._context_len, width)
         return self._drafter.draft(self, anchor, usable)
+
+
+def over_vocabulary(
+    logits: Float[Tensor, "slots draft_vocab"],
+    to_target: Int[Tensor, " draft_vocab"] | None,
+    vocab_size: int,
+) -> Float[Tensor, "slots vocab"]:
+    """Draft logits as rows over the target's vocabulary, -inf for what can't be drafted."""
+    if to_target is None:
+        return logits
+    full = logits.new_full((logits.shape[0], vocab_size), -torch.inf)
+    full[:, to_target] = logits
+    return full
 
 
 def _usable_block_size(wanted: int | None, trained: int) -> int:

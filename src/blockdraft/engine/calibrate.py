@@ -4,7 +4,7 @@ Runs on scratch rows of the sides it is given, before any request; the result is
 machine and model (`cost_cache.py`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -12,13 +12,14 @@ import torch
 from blockdraft.engine.costs import CostModel
 from blockdraft.engine.sides import DraftRequest, DraftSide, Extension, Feed, TargetSide
 from blockdraft.engine.width import candidate_widths
-
-Clock = Callable[[], float]
+from blockdraft.native.tuning import Clock, best_seconds
 
 CONTEXT_LEN = 128
 """Tokens before each measured pass, where they fit: enough that attention is not free."""
 
-REPEATS = 3
+NUM_RUNS = 4
+"""Of each pass; the first warms up."""
+
 MOST_ROWS = 64
 MOST_ROWS_ALONE = 16
 """Where requests take turns, a pass has the rows of one."""
@@ -100,7 +101,7 @@ def _measure_verify(
             Feed(key, key * room, context_len, (1,) * share, is_prompt=False, wants_logits=True)
             for key, share in enumerate(shares)
         ]
-        yield rows, _best(lambda feeds=feeds: _verify_once(target, feeds), clock)
+        yield rows, best_seconds(lambda feeds=feeds: _verify_once(target, feeds), clock, NUM_RUNS)
 
 
 def _verify_once(target: TargetSide, feeds: list[Feed]) -> None:
@@ -122,14 +123,4 @@ def _measure_drafts(
             if used > slots:
                 break
             requests = [DraftRequest(key, key * room, context_len, 1, width) for key in range(used)]
-            yield (used, width), _best(lambda r=requests: drafts.draft(r), clock)
-
-
-def _best(run: Callable[[], object], clock: Clock) -> float:
-    """The fastest of a few runs, the first of which warms up."""
-    best = float("inf")
-    for _ in range(REPEATS + 1):
-        started = clock()
-        run()
-        best = min(best, clock() - started)
-    return best
+            yield (used, width), best_seconds(lambda r=requests: drafts.draft(r), clock, NUM_RUNS)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from blockdraft.decoding.choose import Chooser, DraftedBlock
 from blockdraft.decoding.interfaces import Draft, DraftLogits
+from blockdraft.drafter.dflash import over_vocabulary
 from blockdraft.engine.sides import DraftRows
 
 
@@ -61,20 +62,9 @@ def decide_drafts(
         if request.chooser.drafts_argmax:
             block = request.chooser.decide_argmax(best.ids[start:end], best.finite[start:end])
         else:
-            rows = over_target(logits[start:end], to_target, vocab_size)
+            rows = over_vocabulary(logits[start:end], to_target, vocab_size)
             draft = DraftLogits(rows)
             block = request.chooser.decide_draft(draft, request.position, request.max_slots)
         blocks.append(block)
         start += num_slots
     return blocks
-
-
-def over_target(
-    logits: Float[Tensor, "slots draft_vocab"], to_target: Tensor | None, vocab_size: int
-) -> Float[Tensor, "slots vocab"]:
-    """Draft logits as rows over the target's vocabulary, -inf where nothing can be drafted."""
-    if to_target is None:
-        return logits
-    full = logits.new_full((logits.shape[0], vocab_size), float("-inf"))
-    full[:, to_target] = logits
-    return full

@@ -240,25 +240,23 @@ class Step:
     ) -> None:
         if self._contexts is None:
             return
-        self._contexts.add(feed.key, ids, features)
+        contexts = self._contexts
+        contexts.add(feed.key, ids, features)
         if ends and self._parts.reuses:
             # What the drafter lacks can't be reused by a later request.
-            self._try_catch_up([feed.key])
-
-    def _try_catch_up(self, keys: list[int]) -> None:
-        assert self._contexts is not None
-        try:
-            self._contexts.catch_up(keys, self._parts.scheduler.base)
-        except Exception as error:  # noqa: BLE001  a drafter may be anything; drafts are optional
-            self.drafter_failed = True
-            _LOGGER.warning("the drafter failed to take in a context: %r", error)
+            base_of = self._parts.scheduler.base
+            self._taken_in(lambda: contexts.catch_up([feed.key], base_of))
 
     def _catch_up_full(self) -> None:
-        if self._contexts is None:
-            return
-        running = self._parts.scheduler.running
+        contexts = self._contexts
+        if contexts is not None:
+            scheduler = self._parts.scheduler
+            self._taken_in(lambda: contexts.catch_up_full(scheduler.running, scheduler.base))
+
+    def _taken_in(self, catch_up: Callable[[], object]) -> None:
+        """Let the drafter take in contexts; a failure costs drafts only."""
         try:
-            self._contexts.catch_up_full(running, self._parts.scheduler.base)
+            catch_up()
         except Exception as error:  # noqa: BLE001  a drafter may be anything; drafts are optional
             self.drafter_failed = True
             _LOGGER.warning("the drafter failed to take in a context: %r", error)

@@ -6,7 +6,6 @@ Shape legend: rows = tokens of one segment, kv = key/value heads, groups = query
 keys = context_len + rows, dim = head_dim.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -17,6 +16,7 @@ from torch.nn import functional
 from blockdraft.native.pool import KeyValues
 from blockdraft.native.segments import Segment
 from blockdraft.target.hf_attention import chunked_attention
+from blockdraft.target.rows import visible
 
 MASKED_ROWS = 64
 """Chains of more rows (prompts) are not worth keeping a mask for."""
@@ -56,25 +56,16 @@ def additive(sees: Bool[Tensor, "rows keys"], dtype: torch.dtype) -> Float[Tenso
 
 def sees_keys(segment: Segment, window: int | None) -> Bool[Tensor, "rows keys"]:
     """Who sees whom: context, ancestors and itself, nothing `window` or more positions back."""
-    context_len, num_rows = segment.context_len, segment.num_rows
-    own = torch.ones(num_rows, num_rows, dtype=torch.bool).tril()
-    if segment.parents is not None:
-        own = _ancestors(segment.parents)
-    sees = torch.cat((torch.ones(num_rows, context_len, dtype=torch.bool), own), dim=1)
+    context_len = segment.context_len
+    if segment.parents is None:
+        sees = torch.ones(segment.num_rows, segment.end, dtype=torch.bool).tril(context_len)
+    else:
+        sees = visible(segment.parents, context_len)
     if window is not None:
         # A row's depth below the context is the number of its ancestors.
-        positions = torch.cat((torch.arange(context_len), context_len - 1 + own.sum(1)))
+        depths = sees[:, context_len:].sum(1) - 1
+        positions = torch.cat((torch.arange(context_len), context_len + depths))
         sees &= positions[context_len:, None] - positions < window
-    return sees
-
-
-def _ancestors(parents: Sequence[int]) -> Bool[Tensor, "rows rows"]:
-    """True at [i, j] where j is i or an ancestor of it."""
-    sees = torch.zeros(len(parents), len(parents), dtype=torch.bool)
-    for row, parent in enumerate(parents):
-        if parent >= 0:
-            sees[row] = sees[parent]
-        sees[row, row] = True
     return sees
 
 

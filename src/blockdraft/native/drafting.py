@@ -11,7 +11,6 @@ Pool rows of one request, half-open:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -28,31 +27,15 @@ from blockdraft.native.linear import KernelPlan, Linear, dense_linear
 from blockdraft.native.model import new_keys_values
 from blockdraft.native.norm import RMSNormWeight
 from blockdraft.native.pool import TokenPool
-from blockdraft.native.rotary import RotaryTable, Rotation, rotate
+from blockdraft.native.rotary import RotaryTable, rotate
 from blockdraft.native.segments import Segment
 from blockdraft.native.tuning import Clock, measure_plan
+from blockdraft.native.weights import LayerWeights
 
 PROJECTED_ROWS = 512
 """Context rows projected at once, so that a long prompt does not need all its features' space."""
 
 _FIRST_ROWS = 64
-
-
-@dataclass(slots=True)
-class PackedLayer:
-    """One drafter layer. `qk_norm` holds a row for each query head, then for each key head."""
-
-    input_norm: RMSNormWeight
-    qkv: Linear
-    qk_norm: Float[Tensor, "heads dim"]
-    out: Linear
-    mlp_norm: RMSNormWeight
-    gate_up: Linear
-    down: Linear
-
-    @property
-    def linears(self) -> tuple[Linear, ...]:
-        return (self.qkv, self.out, self.gate_up, self.down)
 
 
 class PackedDrafter:
@@ -135,7 +118,8 @@ class PackedDrafter:
         fused = self._hidden_norm(self._fc(features))
         shape = (-1, config.num_layers, 2, config.num_kv_heads, config.head_dim)
         kept = self._context(fused)[:num_rows].view(shape)
-        keys = self._rms(kept[:, :, 0], None) * self._context_norm[:, None]
+        normed = functional.rms_norm(kept[:, :, 0], (config.head_dim,), eps=config.rms_norm_eps)
+        keys = normed * self._context_norm[:, None]
         self._rotary.reach(max(positions) + 1)
         by = self._rotary.rotation(torch.tensor(positions, device=self.device), 1, 0)
         rows = torch.tensor(pool_rows, device=self.device)
@@ -169,28 +153,17 @@ class PackedDrafter:
         }
         for layer_idx, layer in enumerate(self._layers):
             mask = masks[self.config.mask_rule(layer_idx)]
-            heads = self._heads(layer, hidden, by)
+            heads = layer.heads(hidden, self.config.head_dim, self.config.rms_norm_eps)
+            heads = rotate(heads, by)
             self._keep(heads, contexts, pool, layer_idx, pool_rows)
             attended = self._attend(heads, contexts, pool, layer_idx, mask)
-            hidden = layer.out(attended, hidden)
-            gate, up = layer.gate_up(layer.mlp_norm(hidden)).chunk(2, dim=-1)
-            hidden = layer.down(functional.silu(gate) * up, hidden)
+            hidden = layer.feed_forward(layer.out(attended, hidden))
         slots = self._norm(hidden).reshape(len(anchors), width, -1)[:, 1:]
         return self.drafter.slot_logits(slots.flatten(0, 1))
 
     def _embed(self, anchors: Sequence[int], width: int) -> Float[Tensor, "rows hidden"]:
         blocks = self.drafter.embed_blocks(torch.tensor(anchors, device=self.device), width)
         return blocks.to(self.dtype).flatten(0, 1)
-
-    def _heads(
-        self, layer: PackedLayer, hidden: Float[Tensor, "rows hidden"], by: Rotation
-    ) -> Float[Tensor, "rows heads dim"]:
-        """Query, key and value heads, in this order; queries and keys normed, then rotated."""
-        heads = layer.qkv(layer.input_norm(hidden))
-        heads = heads.view(hidden.shape[0], -1, self.config.head_dim)
-        turned = heads[:, : layer.qk_norm.shape[0]]
-        turned.copy_(self._rms(turned, None) * layer.qk_norm)
-        return rotate(heads, by)
 
     def _keep(
         self,
@@ -239,10 +212,6 @@ class PackedDrafter:
         mask = additive(sees, self.dtype).to(self.device)
         return KeyMask(first_key, mask)
 
-    def _rms(self, states: Tensor, weight: Tensor | None) -> Tensor:
-        eps = self.config.rms_norm_eps
-        return functional.rms_norm(states, (states.shape[-1],), weight, eps)
-
 
 class PackedState:
     """One request's `DraftState` on a pool of its own, which grows by doubling."""
@@ -281,7 +250,7 @@ class PackedState:
         return DraftLogits(drafter.over_target_vocabulary(logits))
 
 
-def _pack_layer(layer: DrafterLayer, eps: float) -> PackedLayer:
+def _pack_layer(layer: DrafterLayer, eps: float) -> LayerWeights:
     attention, mlp = layer.self_attn, layer.mlp
     config_heads = attention.q_proj.out_features // attention.head_dim
     key_heads = attention.k_proj.out_features // attention.head_dim
@@ -289,7 +258,7 @@ def _pack_layer(layer: DrafterLayer, eps: float) -> PackedLayer:
         attention.q_norm.weight.detach().expand(config_heads, -1),
         attention.k_norm.weight.detach().expand(key_heads, -1),
     )
-    return PackedLayer(
+    return LayerWeights(
         input_norm=RMSNormWeight(layer.input_layernorm.weight.detach(), eps),
         qkv=_fused([attention.q_proj, attention.k_proj, attention.v_proj]),
         qk_norm=torch.cat(norms),

@@ -145,10 +145,10 @@ class NativeModel:
         masks: Sequence[Mask],
     ) -> Float[Tensor, "rows hidden"]:
         layer = self.weights.layers[layer_idx]
-        heads = rotate(self.split_heads(layer, layer.qkv(layer.input_norm(hidden))), by)
+        heads = self.heads(layer, hidden, by)
         self._keep(heads, layout, pool, layer_idx)
         attended = self._attend(heads, layout, pool, layer_idx, masks)
-        return self.feed_forward(layer, layer.out(attended, hidden))
+        return layer.feed_forward(layer.out(attended, hidden))
 
     def prepare_positions(self, end: int) -> None:
         """Make rotation factors for positions [0, end), if they are not there yet."""
@@ -159,25 +159,11 @@ class NativeModel:
         num_turned = self.config.num_heads + self.config.num_kv_heads
         return self._rotary.rotation(positions, num_turned, self.config.num_kv_heads)
 
-    def feed_forward(
-        self, layer: LayerWeights, hidden: Float[Tensor, "rows hidden"]
-    ) -> Float[Tensor, "rows hidden"]:
-        """The gated MLP with its norm and residual."""
-        gate, up = layer.gate_up(layer.mlp_norm(hidden)).chunk(2, dim=-1)
-        return layer.down(functional.silu(gate) * up, hidden)
-
-    def split_heads(
-        self, layer: LayerWeights, qkv: Float[Tensor, "rows width"]
+    def heads(
+        self, layer: LayerWeights, hidden: Float[Tensor, "rows hidden"], by: Rotation
     ) -> Float[Tensor, "rows heads dim"]:
-        """Query, key and value heads, in this order; queries and keys normed (Qwen3)."""
-        heads = qkv.view(qkv.shape[0], -1, self.config.head_dim)
-        if layer.qk_norm is not None:
-            turned = heads[:, : layer.qk_norm.shape[0]]
-            eps = self.config.rms_norm_eps
-            turned.copy_(
-                functional.rms_norm(turned, (self.config.head_dim,), eps=eps) * layer.qk_norm
-            )
-        return heads
+        """Query, key and value heads of one layer, in this order, rotated."""
+        return rotate(layer.heads(hidden, self.config.head_dim, self.config.rms_norm_eps), by)
 
     def _keep(
         self,

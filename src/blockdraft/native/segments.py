@@ -16,6 +16,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from blockdraft.target.rows import depths
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -62,11 +64,3 @@ class Layout:
         positions += [0] * num_padded
         self.positions: Int[Tensor, " rows"] = torch.tensor(positions, device=device)
         self.pool_rows: Int[Tensor, " rows"] = torch.tensor(pool_rows, device=device)
-
-
-def depths(parents: Sequence[int]) -> tuple[int, ...]:
-    """How many rows lie between each row and the context."""
-    result: list[int] = []
-    for parent in parents:
-        result.append(0 if parent < 0 else result[parent] + 1)
-    return tuple(result)

@@ -19,8 +19,8 @@ from torch.nn import functional
 
 from blockdraft.native.model import NativeModel, PassOutput
 from blockdraft.native.pool import TokenPool
-from blockdraft.native.rotary import rotate
 from blockdraft.native.segments import Segment
+from blockdraft.native.tuning import best_seconds
 
 _LOGGER = logging.getLogger("blockdraft")
 
@@ -154,7 +154,8 @@ class StaticPasses:
             return self._compute if run is None else run
         if run is None:
             return None
-        compiled_ms, plain_ms = _best_ms(lambda: run(inputs)), _best_ms(plainly)
+        compiled_ms = best_seconds(lambda: run(inputs), time.perf_counter, 3) * 1e3
+        plain_ms = best_seconds(plainly, time.perf_counter, 3) * 1e3
         if compiled_ms > plain_ms:
             self._compiled = False
             _LOGGER.warning(
@@ -194,8 +195,7 @@ class StaticPasses:
         tapped: dict[int, Tensor] = {}
         for layer_idx, layer in enumerate(model.weights.layers):
             kept = self._pool.layer(layer_idx)
-            normed = layer.input_norm(hidden)
-            heads = rotate(model.split_heads(layer, layer.qkv(normed)), by)
+            heads = model.heads(layer, hidden, by)
             new = heads[:, config.num_heads :]
             new = new.reshape(-1, 2, config.num_kv_heads, config.head_dim).permute(1, 2, 0, 3)
             kept.index_copy_(2, written, new)
@@ -216,7 +216,7 @@ class StaticPasses:
             )
             attended = attended.permute(0, 3, 1, 2, 4).reshape(batch * width, -1)
             hidden = layer.out(attended, hidden)
-            hidden = model.feed_forward(layer, hidden)
+            hidden = layer.feed_forward(hidden)
             if layer_idx in self._taps:
                 tapped[layer_idx] = hidden
         logits = model.weights.head(model.weights.norm(hidden))
@@ -253,16 +253,6 @@ def record_graph(run: Recorded, example: StaticInputs) -> Recorded:
         return outputs
 
     return replay
-
-
-def _best_ms(run: Callable[[], object]) -> float:
-    """The fastest of three runs."""
-    best = float("inf")
-    for _ in range(3):
-        started = time.perf_counter()
-        run()
-        best = min(best, time.perf_counter() - started)
-    return best * 1e3
 
 
 def _next_power(number: int) -> int:

@@ -15,7 +15,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from blockdraft.decoding.interfaces import LMHead, TargetOutput, TargetSpec
-from blockdraft.errors import ConfigError, UnsupportedTarget
+from blockdraft.errors import UnsupportedTarget
 from blockdraft.native.config import read_native_config, why_not_native
 from blockdraft.native.linear import PLAIN, dense_linear, only
 from blockdraft.native.model import NativeModel
@@ -24,7 +24,14 @@ from blockdraft.native.segments import Segment
 from blockdraft.native.tuning import Clock, fixed_kernel, measure_plan
 from blockdraft.native.weights import take_weights
 from blockdraft.target.hf import check_pass_width, read_spec
-from blockdraft.target.rows import check_fed, check_path, is_chain, resolve_parents
+from blockdraft.target.rows import (
+    check_fed,
+    check_pass_rows,
+    check_path,
+    check_taps,
+    is_chain,
+    resolve_parents,
+)
 from blockdraft.target.support import (
     trial_ids,
     try_invariance,
@@ -131,12 +138,7 @@ class NativeTarget:
 
     def open(self, taps: Sequence[int] = ()) -> "NativeState":
         """Raises ConfigError for a tap that is no layer of this model."""
-        for tap in taps:
-            if not 0 <= tap < self.spec.num_layers:
-                raise ConfigError(
-                    f"tap {tap} is no layer of {self.spec.name}, which has layers "
-                    f"0 to {self.spec.num_layers - 1}"
-                )
+        check_taps(taps, self.spec)
         return NativeState(self.model, self.spec, tuple(taps))
 
     def _own_logits(self, ids: Sequence[int]) -> Float[Tensor, "rows vocab"]:
@@ -197,11 +199,8 @@ class NativeState:
         assert self._parents is None, "verify with pending rows: commit the last verify first"
         check_fed(ids, self._context_len, self._spec)
         width = self._model.invariant_rows
-        if width is not None and ids.numel() > width:
-            raise ConfigError(
-                f"a pass of {ids.numel()} rows does not fit the fixed width {width}: "
-                "load the target with a larger batch_invariant, or use a smaller block size"
-            )
+        if width is not None:
+            check_pass_rows(ids.numel(), width)
         resolved = resolve_parents(ids.numel(), parents)
         tree = None if is_chain(resolved) else resolved
         self._pool.grow(self._context_len + ids.numel())

@@ -114,10 +114,16 @@ def _sample(linears: Sequence[Linear]) -> list[Linear]:
 
 def _time(sample: Sequence[Linear], rows: int, dtype: torch.dtype, clock: Clock) -> float:
     inputs = {linear.num_in: torch.ones(rows, linear.num_in, dtype=dtype) for linear in sample}
+    return best_seconds(
+        lambda: [linear(inputs[linear.num_in]) for linear in sample], clock, REPEATS + 1
+    )
+
+
+def best_seconds(run: Callable[[], object], clock: Clock, num_runs: int) -> float:
+    """The fastest of a few runs, so that one disturbance or a cold start does not decide."""
     best = float("inf")
-    for _ in range(REPEATS + 1):
+    for _ in range(num_runs):
         started = clock()
-        for linear in sample:
-            linear(inputs[linear.num_in])
+        run()
         best = min(best, clock() - started)
     return best

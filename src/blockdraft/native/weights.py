@@ -1,7 +1,7 @@
 """The parameters of a native decoder, fused: q, k and v in one product, gate and up in one.
 
 Taken from a loaded transformers model, layer by layer, so that no second copy of all weights is
-ever alive. It computes nothing.
+ever alive. A layer computes what concerns no other row; attention is in `model.py`.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional
 
 from blockdraft.native.config import NativeConfig
 from blockdraft.native.linear import Linear
@@ -20,7 +21,10 @@ MakeLinear = Callable[[Float[Tensor, "out in"], Float[Tensor, " out"] | None], L
 
 @dataclass(slots=True)
 class LayerWeights:
-    """One decoder layer. `qk_norm` holds a row for each query head, then for each key head."""
+    """One decoder layer, a target's or a drafter's.
+
+    `qk_norm` holds a row for each query head, then for each key head.
+    """
 
     input_norm: RMSNormWeight
     qkv: Linear
@@ -33,6 +37,21 @@ class LayerWeights:
     @property
     def linears(self) -> tuple[Linear, ...]:
         return (self.qkv, self.out, self.gate_up, self.down)
+
+    def heads(
+        self, hidden: Float[Tensor, "rows hidden"], head_dim: int, eps: float
+    ) -> Float[Tensor, "rows heads dim"]:
+        """Query, key and value heads, in this order; queries and keys normed, none rotated."""
+        heads = self.qkv(self.input_norm(hidden)).view(hidden.shape[0], -1, head_dim)
+        if self.qk_norm is not None:
+            turned = heads[:, : self.qk_norm.shape[0]]
+            turned.copy_(functional.rms_norm(turned, (head_dim,), eps=eps) * self.qk_norm)
+        return heads
+
+    def feed_forward(self, hidden: Float[Tensor, "rows hidden"]) -> Float[Tensor, "rows hidden"]:
+        """The gated MLP with its norm and residual."""
+        gate, up = self.gate_up(self.mlp_norm(hidden)).chunk(2, dim=-1)
+        return self.down(functional.silu(gate) * up, hidden)
 
 
 @dataclass(slots=True)

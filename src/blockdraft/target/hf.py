@@ -20,6 +20,7 @@ from blockdraft.target.hf_attention import register_chunked_attention
 from blockdraft.target.hf_call import ModelCall
 from blockdraft.target.hf_state import HFParts, HFState
 from blockdraft.target.quiet import first_line
+from blockdraft.target.rows import check_taps
 from blockdraft.target.support import (
     refuse,
     trial_ids,
@@ -107,12 +108,7 @@ class HFTarget:
 
     def open(self, taps: Sequence[int] = ()) -> HFState:
         """Raises ConfigError for a tap that is no layer of this model."""
-        for tap in taps:
-            if not 0 <= tap < self.spec.num_layers:
-                raise ConfigError(
-                    f"tap {tap} is no layer of {self.spec.name}, which has layers "
-                    f"0 to {self.spec.num_layers - 1}"
-                )
+        check_taps(taps, self.spec)
         return HFState(self._parts, tuple(taps))
 
     def _try_out(self, name: str, batch_invariant: int | None) -> HFParts:

@@ -11,11 +11,19 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from blockdraft.decoding.interfaces import TargetOutput, TargetSpec
-from blockdraft.errors import ConfigError, UnsupportedTarget
+from blockdraft.errors import UnsupportedTarget
 from blockdraft.target.capture import capture
 from blockdraft.target.hf_call import ModelCall
 from blockdraft.target.rollback import KVCache, drop_last, keep_rows
-from blockdraft.target.rows import check_fed, check_path, depths, is_chain, resolve_parents, visible
+from blockdraft.target.rows import (
+    check_fed,
+    check_pass_rows,
+    check_path,
+    depths,
+    is_chain,
+    resolve_parents,
+    visible,
+)
 
 PAD_ID = 0
 """Fed in pad rows. Any valid id will do: no real row sees a pad row."""
@@ -139,11 +147,7 @@ class HFState:
         width = self._parts.pass_width
         if width is None:
             return ids
-        if ids.numel() > width:
-            raise ConfigError(
-                f"a pass of {ids.numel()} rows does not fit the fixed width {width}: "
-                "load the target with a larger batch_invariant, or use a smaller block size"
-            )
+        check_pass_rows(ids.numel(), width)
         return nn.functional.pad(ids, (0, width - ids.numel()), value=PAD_ID)
 
     def _chain_positions(self, num_rows: int) -> Int[Tensor, " rows"] | None:

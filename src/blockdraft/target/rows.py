@@ -13,7 +13,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from blockdraft.decoding.interfaces import TargetSpec
-from blockdraft.errors import RequestError
+from blockdraft.errors import ConfigError, RequestError
 
 
 def check_fed(ids: Int[Tensor, " rows"], context_len: int, spec: TargetSpec) -> None:
@@ -38,6 +38,24 @@ def check_fed(ids: Int[Tensor, " rows"], context_len: int, spec: TargetSpec) -> 
         raise RequestError(
             f"{wanted} tokens exceed the context of {spec.name} ({spec.max_context_len}): "
             "shorten the prompt or lower the number of new tokens"
+        )
+
+
+def check_taps(taps: Sequence[int], spec: TargetSpec) -> None:
+    """Raise ConfigError for a tap that is no layer of the target."""
+    for tap in taps:
+        if not 0 <= tap < spec.num_layers:
+            raise ConfigError(
+                f"tap {tap} is no layer of {spec.name}, which has layers 0 to {spec.num_layers - 1}"
+            )
+
+
+def check_pass_rows(num_rows: int, width: int) -> None:
+    """Raise ConfigError for more rows than a batch-invariant pass of `width` rows has."""
+    if num_rows > width:
+        raise ConfigError(
+            f"a pass of {num_rows} rows does not fit the fixed width {width}: "
+            "load the target with a larger batch_invariant, or use a smaller block size"
         )
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from blockdraft.decoding import DraftIds, DraftLogits, Law, SamplingParams
 from blockdraft.decoding.chain import build_chain
 from blockdraft.decoding.choose import Chooser
-from blockdraft.engine.deciding import Wanted, decide_drafts, likeliest, over_target
+from blockdraft.drafter.dflash import over_vocabulary
+from blockdraft.engine.deciding import Wanted, decide_drafts, likeliest
 from blockdraft.engine.sides import DraftRows
 
 VOCAB = 12
@@ -54,7 +55,7 @@ def test_deciding_together_equals_deciding_alone(
     together = decide_drafts(DraftRows(logits, num_slots, to_target), wanted, VOCAB)
     start = 0
     for i, (name, slots, most) in enumerate(requests):
-        own = over_target(logits[start : start + slots], to_target, VOCAB)
+        own = over_vocabulary(logits[start : start + slots], to_target, VOCAB)
         alone = chooser_of(SETTINGS[name], i).decide_draft(DraftLogits(own), i, most)
         assert together[i].ids == alone.ids
         assert together[i].num_slots == alone.num_slots

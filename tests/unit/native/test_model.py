@@ -17,8 +17,9 @@ from blockdraft.native.config import read_native_config
 from blockdraft.native.linear import PLAIN, KernelPlan, dense_linear, only
 from blockdraft.native.model import NativeModel
 from blockdraft.native.pool import TokenPool
-from blockdraft.native.segments import Layout, Segment, depths
+from blockdraft.native.segments import Layout, Segment
 from blockdraft.native.weights import take_weights
+from blockdraft.target.rows import depths
 from blockdraft.testing import tiny_model
 from blockdraft.testing.tiny import Family
 
