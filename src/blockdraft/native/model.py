@@ -23,6 +23,7 @@ from blockdraft.native.attention import (
     key_mask,
     sees_keys,
 )
+from blockdraft.native.batched import RowGroups, SingleRow, group_rows, pays
 from blockdraft.native.config import NativeConfig
 from blockdraft.native.linear import KernelPlan
 from blockdraft.native.pool import TokenPool
@@ -31,6 +32,13 @@ from blockdraft.native.segments import Layout, Segment
 from blockdraft.native.weights import LayerWeights, NativeWeights
 
 Mask = KeyMask | Bool[Tensor, "fed keys"]
+
+
+class Reading(NamedTuple):
+    """How a pass reads keys in layers of one window: a mask a segment, and groups of segments."""
+
+    masks: Sequence[Mask]
+    groups: RowGroups | None = None
 
 
 class PassOutput(NamedTuple):
@@ -63,6 +71,7 @@ class NativeModel:
         self.device = weights.embedding.device
         self._rotary = RotaryTable(weights.inverse_frequencies, weights.rotary_scale, self.dtype)
         self._masks = ChainMasks(self.dtype, self.device)
+        self.groups_rows = invariant_rows is None and pays(weights.embedding)
         self._zeros = torch.empty(0, 0)
 
     def new_pool(self, num_rows: int) -> TokenPool:
@@ -115,25 +124,39 @@ class NativeModel:
         self.prepare_positions(layout.last_end)
         by = self.rotation(layout.positions)
         hidden = functional.embedding(ids, self.weights.embedding)
-        masks = self._pass_masks(layout)
+        readings = self._readings(layout, pool)
         tapped: dict[int, Tensor] = {}
         for layer_idx in range(config.num_layers):
-            mask = masks[config.windows[layer_idx]]
-            hidden = self._layer(layer_idx, hidden, by, layout, pool, mask)
+            reading = readings[config.windows[layer_idx]]
+            hidden = self._layer(layer_idx, hidden, by, layout, pool, reading)
             if layer_idx in taps:
                 tapped[layer_idx] = hidden
         return hidden, [tapped[tap] for tap in taps]
 
-    def _pass_masks(self, layout: Layout) -> dict[int | None, list[Mask]]:
-        """For each window that occurs, the mask of each segment."""
-        masks: dict[int | None, list[Mask]] = {}
+    def _readings(self, layout: Layout, pool: TokenPool) -> dict[int | None, Reading]:
+        """For each window that occurs, how its layers read the keys of the segments."""
+        readings: dict[int | None, Reading] = {}
         for window in dict.fromkeys(self.config.windows):
             if self.invariant_rows is None:
-                made = [key_mask(s, window, self._masks, self.dtype) for s in layout.segments]
-                masks[window] = [*made]
+                masks = [key_mask(s, window, self._masks, self.dtype) for s in layout.segments]
+                readings[window] = Reading(masks, self._row_groups(layout, masks, pool))
             else:
-                masks[window] = [sees_keys(s, window) for s in layout.segments]
-        return masks
+                readings[window] = Reading([sees_keys(s, window) for s in layout.segments])
+        return readings
+
+    def _row_groups(
+        self, layout: Layout, masks: Sequence[KeyMask], pool: TokenPool
+    ) -> RowGroups | None:
+        """Groups of the segments of one row; None where they are as well read one by one."""
+        if not self.groups_rows:
+            return None
+        singles = [
+            SingleRow(i, segment.base + mask.first_key, segment.end - mask.first_key)
+            for i, (segment, mask) in enumerate(zip(layout.segments, masks, strict=True))
+            if segment.num_rows == 1
+        ]
+        groups = group_rows(singles, pool.bytes_per_token // self.config.num_layers)
+        return RowGroups(groups, layout, pool, self.config.num_heads) if groups else None
 
     def _layer(
         self,
@@ -142,12 +165,12 @@ class NativeModel:
         by: Rotation,
         layout: Layout,
         pool: TokenPool,
-        masks: Sequence[Mask],
+        reading: Reading,
     ) -> Float[Tensor, "rows hidden"]:
         layer = self.weights.layers[layer_idx]
         heads = self.heads(layer, hidden, by)
         self._keep(heads, layout, pool, layer_idx)
-        attended = self._attend(heads, layout, pool, layer_idx, masks)
+        attended = self._attend(heads, layout, pool, layer_idx, reading)
         return layer.feed_forward(layer.out(attended, hidden))
 
     def prepare_positions(self, end: int) -> None:
@@ -186,11 +209,13 @@ class NativeModel:
         layout: Layout,
         pool: TokenPool,
         layer_idx: int,
-        masks: Sequence[Mask],
+        reading: Reading,
     ) -> Float[Tensor, "rows width"]:
-        num_heads = self.config.num_heads
+        num_heads, groups = self.config.num_heads, reading.groups
+        chosen = range(len(layout.segments)) if groups is None else groups.others
         parts: list[Tensor] = []
-        for segment, start, mask in zip(layout.segments, layout.starts, masks, strict=True):
+        for i in chosen:
+            segment, start, mask = layout.segments[i], layout.starts[i], reading.masks[i]
             if not isinstance(mask, KeyMask):
                 assert len(layout.segments) == 1, "a batch-invariant pass serves one request"
                 kept = pool.keys_values(layer_idx, segment.base, segment.end)
@@ -198,6 +223,8 @@ class NativeModel:
             first = mask.first_key
             kept = pool.keys_values(layer_idx, segment.base + first, segment.end - first)
             parts.append(attend(heads, Span(start, segment.num_rows, num_heads), kept, mask))
+        if groups is not None:
+            return groups.complete(layer_idx, heads, parts)
         if layout.num_padded:
             parts.append(self._blank(layout.num_padded))
         return parts[0] if len(parts) == 1 else torch.cat(parts)

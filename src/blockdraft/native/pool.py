@@ -69,6 +69,10 @@ class TokenPool:
             self.tensor.as_strided(shape, stride, offset + per_kind),
         )
 
+    def in_layers(self, first: int, count: int) -> tuple[Float[Tensor, "2 kv rows dim"], ...]:
+        """Views of `count` rows, one for each layer."""
+        return self.tensor[:, :, :, first : first + count].unbind(0)
+
     def write(self, layer_idx: int, first: int, new: Float[Tensor, "rows 2 kv dim"]) -> None:
         """Write keys and values of consecutive rows."""
         per_layer, per_kind, per_head, per_row, _ = self.tensor.stride()

@@ -41,8 +41,8 @@ class RotaryTable:
         self, positions: Int[Tensor, " rows"], num_turned: int, num_unturned: int
     ) -> Rotation:
         """Factors of `positions`, all within `reach`: heads that turn, then those that don't."""
-        cos = self._cos[positions].unsqueeze(1)
-        sin = self._sin[positions].unsqueeze(1)
+        cos = self._cos.index_select(0, positions).unsqueeze(1)
+        sin = self._sin.index_select(0, positions).unsqueeze(1)
         if num_unturned == 0:
             return Rotation(cos, sin)
         rows, dim = cos.shape[0], cos.shape[2]

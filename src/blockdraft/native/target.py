@@ -32,6 +32,7 @@ from blockdraft.target.rows import (
     is_chain,
     resolve_parents,
 )
+from blockdraft.target.shape import read_shape
 from blockdraft.target.support import (
     trial_ids,
     try_invariance,
@@ -80,6 +81,7 @@ class NativeTarget:
             raise UnsupportedTarget(f"{name} does not fit the native engine: {reason}")
         check_pass_width(options.batch_invariant, None)
         self.spec = read_spec(name, model)
+        self.shape = read_shape(model.config)
         config = read_native_config(model.config)
         *ids, _ = trial_ids(self.spec.vocab_size)
         with torch.no_grad():
