@@ -73,8 +73,9 @@ format: ## rewrite the files in the project's format
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-docs: ## rewrite the file trees in README.md and docs/architecture.md
+docs: ## rewrite the file trees and the reference of recipes in the docs
 	$(PYTHON) scripts/file_tree.py
+	$(PYTHON) scripts/recipe_table.py
 
 dist: ## sdist and wheel in dist/
 	$(SETUP) dev

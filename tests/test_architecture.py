@@ -49,6 +49,28 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine",
     ),
     "llm": ("errors", "decoding", "drafter", "target", "native", "engine", "api"),
+    "data": (
+        "errors",
+        "decoding",
+        "target",
+        "native",
+        "engine",
+        "api",
+    ),
+    "evaluation": ("errors", "decoding"),
+    "recipes": ("errors",),
+    "training": (
+        "errors",
+        "decoding",
+        "builtin",
+        "drafter",
+        "target",
+        "checkpoint",
+        "native",
+        "api",
+        "data",
+        "evaluation",
+    ),
     "__init__": (
         "errors",
         "decoding",
@@ -73,6 +95,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "testing",
         "api",
         "llm",
+        "data",
+        "evaluation",
+        "recipes",
+        "training",
         "__init__",
     ),
 }
@@ -85,6 +111,11 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "huggingface_hub": ("target", "checkpoint"),
     "rich": ("cli", "llm"),
     "argparse": ("cli",),
+    "pyarrow": ("data",),
+    "httpx": ("data",),
+    "datasets": ("data",),
+    "matplotlib": ("training",),
+    "wandb": ("training",),
 }
 """Modules that stand for a whole concern, and the parts that own it."""
 

@@ -29,7 +29,7 @@ class DrafterError(Error):
 
 
 class NumericsError(Error):
-    """The target produced logits that are not finite, so no token can be chosen from them."""
+    """Logits, hidden states, a loss or a gradient that are not finite: nothing can be made of them."""
 
 
 class EngineFault(Error):

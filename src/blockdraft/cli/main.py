@@ -16,7 +16,8 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn, Protocol
 
 from blockdraft import __version__
-from blockdraft.cli import demo, generate, inspect, models, verify
+from blockdraft.cli import data, demo, generate, inspect, models, train, verify
+from blockdraft.cli import eval as evaluate
 from blockdraft.cli.console import say
 from blockdraft.errors import DrafterError, EngineFault, Error, FetchError, NumericsError
 
@@ -65,6 +66,9 @@ COMMANDS: dict[str, Command] = {
     "verify": verify,
     "inspect": inspect,
     "models": models,
+    "data": data,
+    "train": train,
+    "eval": evaluate,
 }
 
 

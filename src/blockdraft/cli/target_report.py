@@ -60,7 +60,7 @@ def describe_target(source: str, revision: str | None) -> TargetReport:
     Raises CheckpointError for a source without a readable configuration, ConfigError for one whose
     configuration does not exist yet.
     """
-    config = _read_config(source, revision)
+    config = read_source_config(source, revision)
     reason = why_not_native(config)
 
     def whole(name: str) -> int | None:
@@ -93,7 +93,7 @@ def is_target_folder(source: str) -> bool:
     return "dflash_config" not in config and any(str(n).endswith("ForCausalLM") for n in listed)
 
 
-def _read_config(source: str, revision: str | None) -> object:
+def read_source_config(source: str, revision: str | None) -> object:
     path = Path(source).expanduser()
     for model in builtin_models():
         if model.name == source:

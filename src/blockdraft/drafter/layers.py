@@ -20,8 +20,9 @@ class RMSNorm(nn.Module):
     def forward(self, states: Float[Tensor, "*rows size"]) -> Float[Tensor, "*rows size"]:
         wide = states.to(torch.promote_types(states.dtype, torch.float32))
         normed = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
-        # The product with the weight is taken after the cast, as the reference does.
-        return self.weight * normed.to(states.dtype)
+        # The product with the weight is taken after the cast, as the reference does. In training
+        # the weight is a float32 master, which must not widen what follows.
+        return self.weight.to(states.dtype) * normed.to(states.dtype)
 
 
 class GatedMLP(nn.Module):

@@ -15,12 +15,14 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from blockdraft.decoding.interfaces import LMHead, TargetSpec
 from blockdraft.errors import ConfigError, UnsupportedTarget
-from blockdraft.target.capture import find_decoder_layers
+from blockdraft.target.capture import capture, find_decoder_layers
 from blockdraft.target.hf_attention import register_chunked_attention
 from blockdraft.target.hf_call import ModelCall
 from blockdraft.target.hf_state import HFParts, HFState
 from blockdraft.target.quiet import first_line
-from blockdraft.target.rows import check_taps
+from blockdraft.target.reading import Readout, last_hidden
+from blockdraft.target.rows import check_fed, check_taps
+from blockdraft.target.shape import read_shape
 from blockdraft.target.support import (
     refuse,
     trial_ids,
@@ -64,6 +66,7 @@ class HFTarget:
         name = name or type(model).__name__
         refuse_family(name, model)
         self.spec = read_spec(name, model)
+        self.shape = read_shape(model.config)
         context = self.spec.max_context_len
         # One token comes before the first pass.
         check_pass_width(batch_invariant, None if context is None else context - 1)
@@ -106,10 +109,28 @@ class HFTarget:
 
         return head
 
+    def layer_tensors(self) -> dict[str, Tensor]:
+        """The model's own tensors under their names, for drafters that start from its layers."""
+        return dict(self._model.state_dict())
+
     def open(self, taps: Sequence[int] = ()) -> HFState:
         """Raises ConfigError for a tap that is no layer of this model."""
         check_taps(taps, self.spec)
         return HFState(self._parts, tuple(taps))
+
+    def read(self, ids: Int[Tensor, " tokens"], taps: Sequence[int]) -> Readout:
+        """The states of one whole document in one pass, without a cache; see `ReadableTarget`.
+
+        Raises RequestError for ids that can't be fed, ConfigError for a tap that is no layer.
+        """
+        check_taps(taps, self.spec)
+        check_fed(ids, 0, self.spec)
+        parts = self._parts
+        with capture(parts.layers, taps) as captured, last_hidden(self._model.base_model) as last:
+            parts.call(ids.to(parts.device), cache=None, last_only=True)
+        final = last.states(self.spec.name)
+        features = captured.features()
+        return Readout(final[:, :0] if features is None else features, final)
 
     def _try_out(self, name: str, batch_invariant: int | None) -> HFParts:
         weight = embedding_weight(self._model)

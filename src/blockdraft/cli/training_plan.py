@@ -1,0 +1,102 @@
+"""What `blockdraft train --plan` prints: the costs of a recipe, from sizes and one measured product.
+
+No weights are loaded and nothing is written.
+"""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import cast
+
+import torch
+
+from blockdraft.cli.console import emit, emit_json, say
+from blockdraft.cli.target_report import read_source_config
+from blockdraft.cli.training_run import read_recipe
+from blockdraft.data.answers import AnswerTable
+from blockdraft.decoding.interfaces import TargetSpec
+from blockdraft.drafter import DrafterConfig
+from blockdraft.errors import ConfigError
+from blockdraft.target.shape import read_shape as read_decoder_shape
+from blockdraft.training.config import RunConfig
+from blockdraft.training.drafter_shape import shape_drafter
+from blockdraft.training.flops import TargetShape, read_shape
+from blockdraft.training.machine import measured_peak
+from blockdraft.training.plan import DataSize, TrainingSetup, plan_training
+from blockdraft.training.plan_report import cost_rows, value_text
+
+
+def print_plan(args: Namespace) -> int:
+    """Print the table, or one JSON document."""
+    config = read_recipe(args)
+    if args.threads is not None:
+        torch.set_num_threads(args.threads)
+    source = read_source_config(config.target.model, config.target.revision)
+    shape = read_shape(source, config.target.model)
+    data = _data_size(args, config)
+    drafter = _drafter_shape(config, source, shape)
+    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    say(f"measuring how fast this machine multiplies ({device})")
+    peak = measured_peak(device=device)
+    rows = cost_rows(plan_training(drafter, shape, data, training_setup(config), peak=peak))
+    if args.json:
+        emit_json({"recipe": args.recipe, "rows": [row._asdict() for row in rows]}, indent=2)
+        return 0
+    width = max(len(row.name) for row in rows)
+    for row in rows:
+        emit(f"{row.name:<{width}}  {value_text(row):>12}  {row.note}".rstrip())
+    return 0
+
+
+def training_setup(config: RunConfig) -> TrainingSetup:
+    """The settings of a recipe that its costs depend on."""
+    run = config.run
+    return TrainingSetup(
+        epochs=run.epochs,
+        row_tokens=config.packing.row_tokens,
+        row_anchors=config.packing.row_anchors,
+        anchors_per_sample=config.anchors.per_sample,
+        anchor_stride=config.anchors.stride,
+        optimizer=config.optimizer.name,
+        precision="bf16" if run.precision == "bfloat16" else "fp32",
+        ema=run.ema is not None,
+        recompute=run.recompute,
+        cache="bf16" if config.data.features else None,
+        soft=config.loss.needs_target_logits,
+        target_bytes=4 if config.target.dtype == "float32" else 2,
+        checkpoints_kept=run.keep_last + run.keep_best,
+    )
+
+
+def _data_size(args: Namespace, config: RunConfig) -> DataSize:
+    assumed = cast("tuple[int, ...] | None", args.assume)
+    if assumed is not None:
+        if len(assumed) != 3:
+            raise ConfigError("--assume takes three numbers: answers, prompt and answer tokens")
+        count, prompt_len, answer_len = assumed
+        return DataSize(
+            num_answers=count,
+            num_prompt_tokens=count * prompt_len,
+            num_answer_tokens=count * answer_len,
+        )
+    missing = [folder for folder in config.data.answers if not Path(folder).exists()]
+    if missing:
+        raise ConfigError(
+            f"{missing[0]} is not there yet: make answers, or give --assume ANSWERS,PROMPT,ANSWER"
+        )
+    tables = [AnswerTable.open(folder) for folder in config.data.answers]
+    return DataSize(
+        num_answers=sum(len(table) for table in tables),
+        num_prompt_tokens=sum(table.num_prompt_tokens for table in tables),
+        num_answer_tokens=sum(table.num_answer_tokens for table in tables),
+    )
+
+
+def _drafter_shape(config: RunConfig, source: object, shape: TargetShape) -> DrafterConfig:
+    """The drafter's shape; which token stands for a mask costs nothing."""
+    spec = TargetSpec(
+        name=config.target.model,
+        vocab_size=shape.vocab_size,
+        hidden_size=shape.hidden_size,
+        num_layers=shape.num_layers,
+    )
+    return shape_drafter(config.drafter, spec, read_decoder_shape(source), 0)
