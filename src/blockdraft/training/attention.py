@@ -8,6 +8,7 @@ Shape legend: queries = block rows, tokens = context rows, heads = query heads, 
 heads, keys = tokens + queries, dim = head_dim.
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -224,7 +225,7 @@ class GroupedContext(Protocol):
 def flex(layout: Layout, rule: MaskRule) -> Attend:
     """One flex_attention over a sparse block mask; for CUDA, where it is compiled."""
     mask = flex_mask(layout, rule)
-    compiled = torch.compile(flex_attention, dynamic=False)
+    compiled = compile_flex()
 
     def attend(heads: Heads) -> Float[Tensor, "queries heads dim"]:
         keys = torch.cat((heads.context_keys, heads.block_keys))
@@ -240,6 +241,12 @@ def flex(layout: Layout, rule: MaskRule) -> Attend:
         return attended[0].transpose(0, 1)
 
     return attend
+
+
+@functools.cache
+def compile_flex() -> Callable[..., object]:
+    """flex_attention compiled once a process; shapes that vary are compiled as such."""
+    return torch.compile(flex_attention)
 
 
 def flex_mask(layout: Layout, rule: MaskRule) -> BlockMask:

@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packed import batch_of, sample, two_documents
 from torch import Tensor
+from torch.nn.attention.flex_attention import flex_attention
 
 from blockdraft.drafter.config import MaskRule
+from blockdraft.training import attention
 from blockdraft.training.attention import Attend, Heads, dense, flex_mask, grouped
 from blockdraft.training.batch import Batch, Sample
 from blockdraft.training.layout import lay_out
@@ -139,3 +141,16 @@ def test_any_packed_row_equals_the_loops(data: st.DataObject) -> None:
         return
     rule = data.draw(st.sampled_from(RULES))
     assert torch.equal(dense_mask(lay_out(batch), rule), mask_by_loops(batch, rule))
+
+
+@pytest.mark.filterwarnings("ignore:.*flex_attention.*:UserWarning")
+@pytest.mark.parametrize("rule", RULES)
+def test_flex_equals_dense(rule: MaskRule, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Uncompiled, flex_attention computes the same numbers anywhere.
+    monkeypatch.setattr(attention, "compile_flex", lambda: flex_attention)
+    batch = two_documents()
+    layout = lay_out(batch)
+    heads = Heads(*(head.detach() for head in random_heads(batch)))  # no backward on a CPU
+    expected = dense(layout, rule)(heads)
+    found = attention.flex(layout, rule)(heads)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
