@@ -7,7 +7,7 @@ it.
 
 import ast
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "blockdraft"
@@ -95,7 +95,7 @@ MEANINGS = {
     "run.sharding": "several processes: replicas, or shards (FSDP2)",
     "run.save_every": "steps between checkpoints",
     "run.keep_last": "newest checkpoints that stay",
-    "run.keep_best": "best checkpoints that stay, by the last evaluated tau",
+    "run.keep_best": "best checkpoints that stay, by evaluated tau",
     "run.tensorboard": "event files in the run folder as well",
     "run.wandb_project": "a Weights & Biases run as well (needs `pip install wandb`)",
 }
@@ -187,7 +187,7 @@ def toml(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return f"[{ast.unparse(ast.parse(repr(value))).strip('()')}]"
+        return f"[{', '.join(toml(one) for one in cast('tuple[object, ...]', value))}]"
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 

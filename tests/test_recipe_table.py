@@ -2,7 +2,7 @@
 
 import tomllib
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Literal, NamedTuple, cast, get_args, get_origin, get_type_hints
 
 import recipe_table
 from blockdraft.training.config import RunConfig
@@ -30,7 +30,7 @@ def real_settings(section: type, table: str = "") -> dict[str, Real]:
 
 
 def plain(value: object) -> object:
-    return list(value) if isinstance(value, tuple) else value
+    return list(cast("tuple[object, ...]", value)) if isinstance(value, tuple) else value
 
 
 def test_the_page_is_up_to_date() -> None:
