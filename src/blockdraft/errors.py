@@ -29,7 +29,11 @@ class DrafterError(Error):
 
 
 class NumericsError(Error):
-    """Logits, hidden states, a loss or a gradient that are not finite: nothing can be made of them."""
+    """Logits, hidden states, a loss or a gradient are not finite: nothing can be made of them."""
+
+
+class TrainingFault(Error):
+    """A training step failed for want of memory; the last checkpoint is intact."""
 
 
 class EngineFault(Error):

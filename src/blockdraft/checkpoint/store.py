@@ -119,6 +119,7 @@ def _write(folder: Path, checkpoint: DrafterCheckpoint, tensors: dict[str, Tenso
     # Clones, since tensors that share memory can't be saved.
     plain = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     save_file(plain, folder / WEIGHTS_FILE, metadata={"format": "pt"})
+    (folder / WEIGHTS_FILE).chmod(0o644)  # safetensors makes it private
     if checkpoint.recorded_tau is not None:
         write_recorded_tau(folder, checkpoint.recorded_tau)
     if checkpoint.mask_embedding is not None:

@@ -19,7 +19,14 @@ from blockdraft import __version__
 from blockdraft.cli import data, demo, generate, inspect, models, train, verify
 from blockdraft.cli import eval as evaluate
 from blockdraft.cli.console import say
-from blockdraft.errors import DrafterError, EngineFault, Error, FetchError, NumericsError
+from blockdraft.errors import (
+    DrafterError,
+    EngineFault,
+    Error,
+    FetchError,
+    NumericsError,
+    TrainingFault,
+)
 
 DESCRIPTION = """Lossless block-diffusion speculative decoding (DFlash).
 
@@ -41,7 +48,7 @@ exit codes:
   141  the reader of the output went away
 """
 
-NOT_THE_USERS_MISTAKE = (NumericsError, DrafterError, EngineFault, FetchError)
+NOT_THE_USERS_MISTAKE = (NumericsError, DrafterError, EngineFault, FetchError, TrainingFault)
 
 
 class Command(Protocol):

@@ -1,4 +1,4 @@
-"""What `blockdraft train --plan` prints: the costs of a recipe, from sizes and one measured product.
+"""What `blockdraft train --plan` prints: a recipe's costs, from sizes and one measured product.
 
 No weights are loaded and nothing is written.
 """

@@ -26,7 +26,7 @@ STEPS_BEFORE_ESTIMATE = 20
 
 
 class TrainingProgress:
-    """A `Watch` on stderr. `peak` is the measured speed of a large product, for utilization."""
+    """A `Watch` on stderr. `peak` is the measured speed of large products, all ranks together."""
 
     def __init__(self, peak: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._peak = peak

@@ -66,7 +66,7 @@ def train(args: Namespace) -> int:
     with joined_ranks(device_type) as ranks, StopRequest() as stop:
         if not ranks.is_main:
             return _train(args, config, folder, ranks, stop, NoWatch())
-        with TrainingProgress(measured_peak(device=ranks.device)) as watch:
+        with TrainingProgress(ranks.world_size * measured_peak(device=ranks.device)) as watch:
             return _train(args, config, folder, ranks, stop, watch)
 
 
@@ -90,13 +90,13 @@ def _train(
         sinks = MetricsConfig(
             tensorboard=config.run.tensorboard, wandb_project=config.run.wandb_project
         )
-        trainer.metrics = open_metrics(
+        trainer.reporter.metrics = open_metrics(
             folder, sinks, resumed_step=resumed or None, settings=config.as_table()
         )
     try:
         result = trainer.run(stop)
     finally:
-        trainer.metrics.close()
+        trainer.reporter.metrics.close()
     if ranks.is_main:
         measured: dict[str, float] = {}
         if result.stopped_by is None:
@@ -117,6 +117,8 @@ def describe_data(training: Training) -> list[str]:
         rows = ", ".join(str(row) for row in rejects.rows)
         more = " .." if rejects.count > len(rejects.rows) else ""
         lines.append(f"{rejects.count} answers: {reason} (rows {rows}{more})")
+    if not len(heldout):
+        lines.append("nothing is held out, so nothing is simulated: raise data.heldout_share")
     if training.vocabulary is not None and len(heldout):
         coverage = training.vocabulary.coverage(heldout)
         lines.append(

@@ -28,12 +28,12 @@ class Panel:
 
 
 PANELS = (
-    Panel(title="loss", names=("loss", "loss_held_out")),
-    Panel(title="tau", names=("tau_simulated", "tau_real")),
+    Panel(title="loss", names=("loss",)),
+    Panel(title="tau", names=("tau",)),
     Panel(title="accuracy by position", names=("accuracy_by_position",)),
     Panel(title="learning rate", names=("lr",)),
     Panel(title="gradient norm", names=("gradient_norm",)),
-    Panel(title="draft tokens per second", names=("tokens_per_second",)),
+    Panel(title="draft tokens per second", names=("slots_per_second",)),
 )
 
 

@@ -50,7 +50,15 @@ class Evaluator:
         # Every position is an anchor here; rows are bounded by what a training row holds.
         room = replace(self._packing, row_tokens=max(self._packing.row_tokens, longest))
         block_size = self._training.drafter.config.block_size
-        walks = simulate(draft, heldout, block_size, room, self._training.target.device)
+        target = self._training.target
+        walks = simulate(
+            draft,
+            heldout,
+            block_size,
+            room,
+            stop_ids=target.spec.stop_ids,
+            device=target.device,
+        )
         return EvalReport(
             step=step,
             kind="simulated",

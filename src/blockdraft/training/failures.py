@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from blockdraft.errors import Error, NumericsError
+from blockdraft.errors import NumericsError, TrainingFault
 
 _CPU_OUT_OF_MEMORY = ("defaultcpuallocator: can't allocate memory", "not enough memory: you tried")
 _SHOWN_ROWS = 8
@@ -40,12 +40,14 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(part in text for part in _CPU_OUT_OF_MEMORY)
 
 
-def out_of_memory(step: int, rows: Sequence[int], num_tokens: int, num_anchors: int) -> Error:
+def out_of_memory(
+    step: int, rows: Sequence[int], num_tokens: int, num_anchors: int
+) -> TrainingFault:
     """The error to raise when the batch of `rows` did not fit into memory at `step`."""
-    return Error(
+    return TrainingFault(
         f"step {step}: out of memory on {_named(rows)} ({num_tokens} tokens, {num_anchors}"
-        " anchors); the last checkpoint is intact: resume with fewer tokens a row, fewer anchors"
-        " or gradient checkpointing"
+        " anchors); the last checkpoint is intact: resume with run.recompute=true, or start anew"
+        " with fewer tokens or anchors a row (packing)"
     )
 
 

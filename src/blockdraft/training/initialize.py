@@ -14,18 +14,10 @@ from blockdraft.errors import ConfigError, UnsupportedTarget
 
 STANDARD_DEVIATION = 0.02
 
-_COPIED = (
-    "self_attn.q_proj",
-    "self_attn.k_proj",
-    "self_attn.v_proj",
-    "self_attn.o_proj",
-    "mlp.gate_proj",
-    "mlp.up_proj",
-    "mlp.down_proj",
-    "input_layernorm",
-    "post_attention_layernorm",
-)
-_HEAD_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
+_HEAD_NORMS = {"self_attn.q_norm": "self_attn.q_proj", "self_attn.k_norm": "self_attn.k_proj"}
+"""Norms of heads that many targets lack, and what they norm."""
+
+_FAINT = 0.1
 
 
 def new_drafter(config: DrafterConfig, seed: int) -> BlockDrafter:
@@ -65,22 +57,46 @@ def copy_target_layers(
     """Overwrite the drafter's layers with the target's layers `layers`, one each.
 
     `tensors` are the target's, named as transformers names a Llama-like decoder's
-    (`model.layers.3.mlp.up_proj.weight`). A target without head norms leaves the drafter's at 1.
-    Raises UnsupportedTarget when a tensor is missing or has another shape.
+    (`model.layers.3.mlp.up_proj.weight`). Features are fused to the tap next below the copied
+    layers, normed as those layers norm their input: the copied attention then sees the keys and
+    values that it saw in the target. A target without head norms gets norms of the usual size of
+    its heads. Raises UnsupportedTarget when a tensor is missing or has another shape.
     """
     if len(layers) != len(drafter.layers):
         raise ConfigError(
             f"{len(layers)} target layers for a drafter of {len(drafter.layers)}; name one each"
         )
     for layer, source in zip(drafter.decoder_layers(), layers, strict=True):
-        own = dict(layer.named_parameters())
-        for name in own:
-            module = name.rsplit(".", 1)[0]
+        for name, parameter in layer.named_parameters():
             full = f"model.layers.{source}.{name}"
+            module = name.rsplit(".", 1)[0]
             if full not in tensors and module in _HEAD_NORMS:
-                continue
-            assert module in _COPIED or module in _HEAD_NORMS
-            _copy(own[name], tensors.get(full), full)
+                projection = _HEAD_NORMS[module]
+                parameter.fill_(_usual_size(tensors, source, projection))
+            else:
+                _copy(parameter, tensors.get(full), full)
+    _fuse_one_tap(drafter, layers)
+    norms = [tensors[f"model.layers.{layer}.input_layernorm.weight"] for layer in layers]
+    drafter.hidden_norm.weight.copy_(torch.stack([norm.float() for norm in norms]).mean(0))
+    if "model.norm.weight" in tensors:
+        drafter.norm.weight.copy_(tensors["model.norm.weight"])
+
+
+def _usual_size(tensors: Mapping[str, Tensor], layer: int, projection: str) -> float:
+    """Root mean square of a projection's outputs for normed inputs without correlations."""
+    weight = tensors[f"model.layers.{layer}.{projection}.weight"].float()
+    norm = tensors[f"model.layers.{layer}.input_layernorm.weight"].float()
+    return float((weight * norm).square().sum(1).mean().sqrt())
+
+
+def _fuse_one_tap(drafter: BlockDrafter, layers: Sequence[int]) -> None:
+    """Let `fc` pass the last tap below the copied layers (else the first), the others faintly."""
+    config = drafter.config
+    below = [index for index, tap in enumerate(config.taps) if tap < max(layers)]
+    chosen = below[-1] if below else 0
+    columns = slice(chosen * config.hidden_size, (chosen + 1) * config.hidden_size)
+    drafter.fc.weight.mul_(_FAINT)
+    drafter.fc.weight[:, columns] += torch.eye(config.hidden_size)
 
 
 def _copy(parameter: Tensor, tensor: Tensor | None, name: str) -> None:

@@ -4,6 +4,7 @@ Nothing is read from files here. Every answer that does not become a whole sampl
 reason. Samples are made when they are asked for, so that a million answers need no second copy.
 """
 
+import hashlib
 from array import array
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -153,6 +154,16 @@ def make_samples(
                 continue
         made.add(row, answer)
     return made
+
+
+def digest_samples(samples: Sequence[Sample]) -> str:
+    """A short digest of how many samples there are and of up to 1,000 of them, evenly spread."""
+    digest = hashlib.blake2b(str(len(samples)).encode(), digest_size=16)
+    step = max(1, len(samples) // 1000)
+    for index in range(0, len(samples), step):
+        sample = samples[index]
+        digest.update(repr((sample.row, sample.answer_start, sample.ids)).encode())
+    return digest.hexdigest()
 
 
 def _why_bad(answer: AnswerRow, config: SampleConfig, vocab_size: int) -> str | None:

@@ -146,6 +146,14 @@ def _from_scratch(
     section = config.drafter
     vocabulary = _vocabulary(section.draft_vocab_size, target, samples)
     mask_token_id = choose_mask_token(section.mask_token, target.spec, target.text, _used(samples))
+    if not bool(target.embed(torch.tensor([mask_token_id])).any()):
+        # Its queries would be zero, so that all slots of a block say the same.
+        raise ConfigError(
+            f"the embedding of mask token {mask_token_id} is all zeros, which says nothing to a "
+            "drafter: name another one (drafter.mask_token)"
+        )
+    # As many tokens as the target has are all of them: no reduced vocabulary.
+    section = replace(section, draft_vocab_size=None if vocabulary is None else len(vocabulary))
     shape = shape_drafter(section, target.spec, target.shape, mask_token_id)
     drafter = new_drafter(shape, config.run.seed)
     if section.init == "target":

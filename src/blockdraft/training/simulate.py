@@ -6,7 +6,7 @@ accepted runs cover many of them, so they over-count easy stretches. The counts 
 `AcceptanceStats`, so that a simulated and a measured tau are the same figure.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import cast
 
 import torch
@@ -29,23 +29,25 @@ def leading_hits(drafts: Int[Tensor, "blocks slots"], labels: Labels) -> Int[Ten
     return right.cumprod(1).sum(1)
 
 
-def walk(accepted: Sequence[int], slots: int) -> AcceptanceStats:
+def walk(accepted: Sequence[int], slots: int, *, has_ended: bool = True) -> AcceptanceStats:
     """Decode one answer on paper.
 
     `accepted[i]` of `slots` drafts are right when the i-th answer token is the anchor. The first
     token comes from the prefill; what lies behind the answer's last token is neither committed nor
-    counted as drafted.
+    counted as drafted. Of an answer that has not ended by itself the last token is the target's
+    own: decoding knows its limit and drafts only what is followed by one more token.
     """
     stats = AcceptanceStats().with_prefill_token()
     position, last = 0, len(accepted) - 1
     while position < last:
         left = last - position
         committed = min(accepted[position] + 1, left)
+        room = left if has_ended else left - 1
         stats = stats.with_step(
             StepCount(
                 num_committed=committed,
-                num_drafted=min(slots, left),
-                num_accepted=min(accepted[position], left),
+                num_drafted=min(slots, room),
+                num_accepted=min(accepted[position], room),
             )
         )
         position += committed
@@ -77,20 +79,26 @@ def simulate(
     samples: Sequence[Sample],
     block_size: int,
     packing: PackingConfig,
+    *,
+    stop_ids: Collection[int] = (),
     device: torch.device | str = "cpu",
 ) -> list[AcceptanceStats]:
-    """The walk of every sample, in their order; pool them with `pool`. `device` is where `draft`
-    computes."""
+    """The walk of every sample, in their order; pool them with `pool`.
+
+    An answer has ended by itself when its last token is one of `stop_ids`. `device` is where
+    `draft` computes.
+    """
     walks: list[AcceptanceStats] = []
     everywhere = AnchorConfig(per_sample=max(sample.answer_len for sample in samples), stride=1)
     for row in every_anchor_rows(samples, packing):
         batch = make_batch(row, samples, everywhere, block_size, seed=0)
         layout = lay_out(batch, device)
         hits = leading_hits(draft(batch, layout), layout.labels)
-        for span in layout.spans:
+        for sample, span in zip(batch.samples, layout.spans, strict=True):
             accepted = cast(list[int], hits[span.first_block : span.end_block].tolist())
             # The last token is no anchor of the training forward; it is never walked from.
-            walks.append(walk([*accepted, 0], block_size - 1))
+            has_ended = sample.ids[-1] in stop_ids
+            walks.append(walk([*accepted, 0], block_size - 1, has_ended=has_ended))
     return walks
 
 

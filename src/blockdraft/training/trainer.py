@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 
 from blockdraft.errors import ConfigError
 from blockdraft.training.checkpoints import Checkpoints
@@ -26,11 +27,12 @@ from blockdraft.training.failures import (
     out_of_memory,
 )
 from blockdraft.training.forward import BlockForward
-from blockdraft.training.metrics import Metrics
 from blockdraft.training.optimizers import build_optimizers
 from blockdraft.training.packing import PackedRow, make_batch
 from blockdraft.training.parallel import parallelize
+from blockdraft.training.reporting import Reporter
 from blockdraft.training.row_stream import Place, RowStream, count_rows
+from blockdraft.training.samples import digest_samples
 from blockdraft.training.schedule import lr_factor
 from blockdraft.training.setup import Training
 from blockdraft.training.sharded import whole
@@ -56,10 +58,15 @@ FREE_SETTINGS = frozenset(
         "run.tensorboard",
         "run.wandb_project",
         "run.recompute",
+        "run.steps",
+        "run.epochs",
+        "optimizer.lr",
+        "optimizer.muon_lr",
+        "schedule",
         "run.sharding",
     }
 )
-"""What may change between the start of a run and its resuming."""
+"""What may change between the start of a run and its resuming; the rest would break its order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +99,7 @@ class Trainer:
         self._training = training
         self._config = config
         self._ranks = ranks
-        self._watch = watch
-        self.metrics = Metrics([])
-        self.reports: list[EvalReport] = []
-        """Evaluations of this process, oldest first."""
+        self.reporter = Reporter(watch)
         run, samples = config.run, training.data.train
         forward = BlockForward(training.drafter, recompute=run.recompute).to(ranks.device)
         dtype = torch.bfloat16 if run.precision == "bfloat16" else None
@@ -133,7 +137,7 @@ class Trainer:
         snapshot = share(self.checkpoints.load_latest, self._ranks)
         if snapshot is None:
             return 0
-        check_settings(snapshot.settings, self._config.as_table(), FREE_SETTINGS)
+        check_settings(snapshot.settings, self._settings(), FREE_SETTINGS)
         restore(self._trained(), snapshot)
         self.step = self._saved_step = snapshot.progress.step
         self._stream = self._open_stream(Place(snapshot.progress.epoch, snapshot.progress.position))
@@ -162,9 +166,9 @@ class Trainer:
         progress = Progress(
             step=self.step, epoch=self._stream.place.epoch, position=self._stream.place.position
         )
-        snapshot = capture(self._trained(), progress, self._config.as_table())
+        snapshot = capture(self._trained(), progress, self._settings())
         if self._ranks.is_main:
-            self._watch.saved(self.checkpoints.save(snapshot))
+            self.reporter.saved(self.checkpoints.save(snapshot))
         self._saved_step = self.step
         barrier(self._ranks)
 
@@ -191,7 +195,12 @@ class Trainer:
     def simulate(self) -> EvalReport | None:
         """Simulated acceptance over the held-out answers; None without any."""
         with self._averaged():
-            return self._evaluator.simulate(self.step, self._parts.draft)
+            report = self._evaluator.simulate(self.step, self._parts.draft)
+            # FSDP keeps what a forward gathered until a backward; the next step has other weights.
+            for module in self._parallel.model.modules():
+                if isinstance(module, FSDPModule):
+                    module.reshard()
+            return report
 
     def decode(self) -> EvalReport | None:
         """Real acceptance on the prompts of the recipe; the main rank decodes, others wait."""
@@ -228,7 +237,18 @@ class Trainer:
         if self._ema is not None:
             self._ema.update()
         self.step += 1
-        self._tell_step(sums, norm, rows[-1].epoch, time.perf_counter() - started)
+        if self._ranks.is_main:
+            self.reporter.stepped(
+                StepReport.of(
+                    sums,
+                    step=self.step,
+                    total_steps=self.total_steps,
+                    epoch=rows[-1].epoch,
+                    lr=self._optimizers.lr,
+                    gradient_norm=norm,
+                    seconds=time.perf_counter() - started,
+                )
+            )
 
     def _train_row(self, row: PackedRow) -> StepSums:
         config, samples = self._config, self._training.data.train
@@ -251,40 +271,6 @@ class Trainer:
         check_loss_finite(float(sums.values[0]), members, self.step)
         return sums
 
-    def _tell_step(self, sums: StepSums, norm: float, epoch: int, seconds: float) -> None:
-        report = StepReport(
-            step=self.step,
-            total_steps=self.total_steps,
-            epoch=epoch,
-            loss=sums.loss,
-            lr=self._optimizers.lr,
-            gradient_norm=norm,
-            accuracy_by_position=tuple(sums.accuracy_by_position),
-            seconds=seconds,
-            tokens_per_second=sums.num_tokens / seconds,
-            anchors_per_second=sums.num_anchors / seconds,
-            slots_per_second=sums.num_slots / seconds,
-            flops_per_second=sums.flops / seconds,
-        )
-        if self._ranks.is_main:
-            self.metrics.write(
-                self.step,
-                "train",
-                {
-                    "epoch": report.epoch,
-                    "loss": report.loss,
-                    "lr": report.lr,
-                    "gradient_norm": report.gradient_norm,
-                    "accuracy_by_position": report.accuracy_by_position,
-                    "seconds": report.seconds,
-                    "tokens_per_second": report.tokens_per_second,
-                    "anchors_per_second": report.anchors_per_second,
-                    "slots_per_second": report.slots_per_second,
-                    "flops_per_second": report.flops_per_second,
-                },
-            )
-            self._watch.stepped(report)
-
     def _evaluate_when_due(self) -> None:
         last = self.step == self.total_steps
         section = self._config.eval
@@ -301,25 +287,10 @@ class Trainer:
             return
         for report in reports:
             if report is not None:
-                self._tell_evaluation(report)
+                self.reporter.evaluated(report)
         for report in reports:
             if report is not None and report.kind == self._score_kind:
                 self.checkpoints.set_score(self.step, report.tau)
-
-    def _tell_evaluation(self, report: EvalReport) -> None:
-        taus = {f"tau_{name}": tau for name, tau in report.categories.items()}
-        self.metrics.write(
-            self.step,
-            report.kind,
-            {
-                "tau": report.tau,
-                "acceptance_by_position": report.stats.acceptance_by_position,
-                "seconds": report.seconds,
-                **taus,
-            },
-        )
-        self._watch.evaluated(report)
-        self.reports.append(report)
 
     @property
     def _score_kind(self) -> str:
@@ -332,6 +303,10 @@ class Trainer:
 
     def _is_due(self, every: int) -> bool:
         return self.step % every == 0
+
+    def _settings(self) -> dict[str, object]:
+        """The recipe, and what tells its answers from others under the same name."""
+        return {**self._config.as_table(), "samples": digest_samples(self._training.data.train)}
 
     def _trained(self) -> TrainedParts:
         return TrainedParts(

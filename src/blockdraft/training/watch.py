@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from blockdraft.decoding import AcceptanceStats
+from blockdraft.training.step import StepSums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,34 @@ class StepReport:
     anchors_per_second: float
     slots_per_second: float
     flops_per_second: float
+
+    @classmethod
+    def of(
+        cls,
+        sums: StepSums,
+        *,
+        step: int,
+        total_steps: int,
+        epoch: int,
+        lr: float,
+        gradient_norm: float,
+        seconds: float,
+    ) -> Self:
+        """The report of a step that took `seconds` and whose sums over all ranks are `sums`."""
+        return cls(
+            step=step,
+            total_steps=total_steps,
+            epoch=epoch,
+            loss=sums.loss,
+            lr=lr,
+            gradient_norm=gradient_norm,
+            accuracy_by_position=tuple(sums.accuracy_by_position),
+            seconds=seconds,
+            tokens_per_second=sums.num_tokens / seconds,
+            anchors_per_second=sums.num_anchors / seconds,
+            slots_per_second=sums.num_slots / seconds,
+            flops_per_second=sums.flops / seconds,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ TARGETS: dict[str, TargetModel] = {
     "tied": tiny_target("llama", size=TinySize(tied=True), dtype=torch.float32),
     "bfloat16": tiny_target("llama", dtype=torch.bfloat16),
     "native": NativeTarget(tiny_model("llama", dtype=torch.float32), name="tiny"),
-    "scripted": ScriptedTarget(hashed_logits(1, 30), 30),
+    "scripted": ScriptedTarget(hashed_logits(30), 30),
 }
 
 
@@ -34,6 +34,10 @@ def test_the_same_logits(name: str, rows: Tensor | None) -> None:
     tolerance = 0.02 if dtype == torch.bfloat16 else 1e-5
     torch.testing.assert_close(found, expected.to(found.dtype), rtol=tolerance, atol=tolerance)
     assert not made.weight.requires_grad and made.bias is None
+
+
+def soft_cap(logits: Float[Tensor, "*rows vocab"]) -> Float[Tensor, "*rows vocab"]:
+    return 5 * (logits / 5).tanh()
 
 
 class OddTarget:
@@ -63,9 +67,7 @@ def test_a_bias_is_found() -> None:
     torch.testing.assert_close(made.logits(hidden), target.head()(hidden))
 
 
-@pytest.mark.parametrize(
-    "change", [lambda logits: 5 * (logits / 5).tanh(), lambda logits: logits.relu()]
-)
+@pytest.mark.parametrize("change", [soft_cap, torch.relu])
 def test_a_head_that_is_not_linear_is_refused(change: LMHead) -> None:
     with pytest.raises(UnsupportedTarget, match="LM head of tiny-qwen3 is not linear"):
         read_head(OddTarget(change))

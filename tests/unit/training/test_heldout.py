@@ -1,5 +1,6 @@
 """Whole conversations are held out, categories take turns, and the choice is stable."""
 
+from collections.abc import Sequence
 from itertools import count
 
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from blockdraft.training.heldout import Named, choose_heldout
 
 
-def named(names: list[tuple[str, str | None]]) -> list[Named]:
+def named(names: Sequence[tuple[str, str | None]]) -> list[Named]:
     return [Named(row, name, category) for row, (name, category) in enumerate(names)]
 
 

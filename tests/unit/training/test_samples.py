@@ -10,6 +10,7 @@ from tiny_runs import answer
 from blockdraft.data.answer_row import Answer
 from blockdraft.errors import ConfigError
 from blockdraft.training.samples import Policy, SampleConfig, SampleSet, make_samples
+from blockdraft.training.toml_sections import read_section
 
 VOCAB = 50
 GOOD = answer("good", (1, 2), (3, 4, 5), category="math")
@@ -76,7 +77,9 @@ def test_an_answer_of_exactly_the_window_is_whole() -> None:
 
 
 def test_only_some_categories_are_taken() -> None:
-    made = of([GOOD, answer("x", (1,), (2, 3), category="chat")], SampleConfig(categories=("chat",)))
+    made = of(
+        [GOOD, answer("x", (1,), (2, 3), category="chat")], SampleConfig(categories=("chat",))
+    )
     assert [s.row for s in made] == [1]
     assert made.rejects["other category"].rows == [0]
 
@@ -110,10 +113,10 @@ def test_every_answer_is_a_sample_or_counted(
     [
         ({"min_answer_tokens": 1}, "min_answer_tokens is 1"),
         ({"max_tokens": 2}, "max_tokens is 2"),
-        ({"on_long": "drop"}, "on_long is 'drop'"),
-        ({"on_bad": "drop"}, "on_bad is 'drop'"),
+        ({"on_long": "drop"}, "samples.on_long is 'drop'"),
+        ({"on_bad": "drop"}, "samples.on_bad is 'drop'"),
     ],
 )
-def test_limits_that_make_no_sense(values: dict[str, int], words: str) -> None:
+def test_limits_that_make_no_sense(values: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        SampleConfig(**values)
+        read_section(SampleConfig, values, "samples")

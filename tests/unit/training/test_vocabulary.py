@@ -1,5 +1,7 @@
 """The draft vocabulary: the most frequent tokens of answers, and what it covers (gate 8)."""
 
+from typing import cast
+
 import pytest
 import torch
 from hypothesis import given
@@ -74,5 +76,5 @@ def test_uncovered_labels_are_misses_in_training_and_in_simulation() -> None:
     assert states.grad is not None
     assert states.grad[0, 1].eq(0).all(), "and teaches nothing"
     drafts = objective.draft(states.detach())
-    assert set(drafts.flatten().tolist()) <= {1, 2, 4}
+    assert set(cast("list[int]", drafts.flatten().tolist())) <= {1, 2, 4}
     assert leading_hits(drafts, labels).tolist() == [1, 3]

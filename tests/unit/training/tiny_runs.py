@@ -23,7 +23,6 @@ from blockdraft.training.trainer import RunResult, Trainer
 from blockdraft.training.watch import EvalReport, StepReport
 
 SIZE = TinySize()
-MASK_TOKEN = 0
 PROMPT_LEN = 6
 
 RECIPE = """
@@ -44,7 +43,7 @@ max_tokens = 64
 num_layers = 1
 block_size = 4
 taps = [0, 1]
-mask_token = 0
+mask_token = 1
 
 [packing]
 row_tokens = 128
