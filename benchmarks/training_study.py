@@ -76,7 +76,7 @@ def run_variant(study: Study, variant: Variant, folder: Path, extra: Sequence[st
 
 
 def read_result(metrics: Path) -> dict[str, object]:
-    """Last simulated acceptance, training seconds without evaluation, steps and anchors a second."""
+    """Last simulated acceptance, seconds of the steps alone, their number, anchors a second."""
     records = [
         cast("dict[str, object]", json.loads(line)) for line in metrics.read_text().splitlines()
     ]

@@ -20,8 +20,8 @@ from blockdraft.cli.main import main
 from blockdraft.data.answers import AnswerTable
 from blockdraft.decoding import NoDrafter, SamplingParams, collect, decode
 from blockdraft.evaluation import measure_acceptance
-from blockdraft.training.checkpoints import Checkpoints
-from blockdraft.training.metrics import read_metrics
+from blockdraft.training.run.checkpoints import Checkpoints
+from blockdraft.training.run.metrics import read_metrics
 
 
 class TinyRuns(Protocol):

@@ -20,11 +20,11 @@ from blockdraft.cli.target_report import describe_target
 from blockdraft.data.answers import AnswerTable
 from blockdraft.errors import ConfigError
 from blockdraft.native import TargetOptions, load_engine_target
-from blockdraft.training.feature_cache import CachedFeatures
-from blockdraft.training.feature_format import FeatureKind, fingerprint_of, parse_feature_dtype
-from blockdraft.training.feature_writer import SHARD_BYTES, FeatureWriter, free_bytes
-from blockdraft.training.features import LiveFeatures
-from blockdraft.training.samples import SampleConfig, SampleSet, make_samples
+from blockdraft.training.batches.samples import SampleConfig, SampleSet, make_samples
+from blockdraft.training.features.cache import CachedFeatures
+from blockdraft.training.features.format import FeatureKind, fingerprint_of, parse_feature_dtype
+from blockdraft.training.features.live import LiveFeatures
+from blockdraft.training.features.writer import SHARD_BYTES, FeatureWriter, free_bytes
 
 SECONDS_BETWEEN_LINES = 60.0
 

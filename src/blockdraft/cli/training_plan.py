@@ -18,11 +18,11 @@ from blockdraft.drafter import DrafterConfig
 from blockdraft.errors import ConfigError
 from blockdraft.target.shape import read_shape as read_decoder_shape
 from blockdraft.training.config import RunConfig
+from blockdraft.training.cost.flops import TargetShape, read_shape
+from blockdraft.training.cost.machine import measured_peak
+from blockdraft.training.cost.plan import DataSize, TrainingSetup, plan_training
+from blockdraft.training.cost.report import cost_rows, value_text
 from blockdraft.training.drafter_shape import shape_drafter
-from blockdraft.training.flops import TargetShape, read_shape
-from blockdraft.training.machine import measured_peak
-from blockdraft.training.plan import DataSize, TrainingSetup, plan_training
-from blockdraft.training.plan_report import cost_rows, value_text
 
 
 def print_plan(args: Namespace) -> int:

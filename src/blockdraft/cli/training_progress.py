@@ -19,7 +19,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from blockdraft.training.watch import EvalReport, StepReport
+from blockdraft.training.run.watch import EvalReport, StepReport
 
 SECONDS_BETWEEN_LINES = 30.0
 STEPS_BEFORE_ESTIMATE = 20

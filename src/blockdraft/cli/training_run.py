@@ -17,16 +17,16 @@ from blockdraft.cli.training_progress import TrainingProgress
 from blockdraft.errors import ConfigError
 from blockdraft.recipes import find_recipe, list_builtin_recipes
 from blockdraft.training.config import RunConfig, parse_recipe
-from blockdraft.training.curves import draw_curves
-from blockdraft.training.distributed import Ranks, barrier, joined_ranks
-from blockdraft.training.export import DRAFTER_FOLDER, TrainedDrafter, export_drafter
-from blockdraft.training.machine import measured_peak
-from blockdraft.training.metrics import METRICS_FILE, MetricsConfig, open_metrics, read_metrics
-from blockdraft.training.record import make_provenance, measured_at
-from blockdraft.training.setup import Training, prepare
-from blockdraft.training.stopping import StopRequest
-from blockdraft.training.trainer import RunResult, Trainer
-from blockdraft.training.watch import NoWatch, Watch
+from blockdraft.training.cost.machine import measured_peak
+from blockdraft.training.ranks.distributed import Ranks, barrier, joined_ranks
+from blockdraft.training.run.curves import draw_curves
+from blockdraft.training.run.export import DRAFTER_FOLDER, TrainedDrafter, export_drafter
+from blockdraft.training.run.metrics import METRICS_FILE, MetricsConfig, open_metrics, read_metrics
+from blockdraft.training.run.record import make_provenance, measured_at
+from blockdraft.training.run.setup import Training, prepare
+from blockdraft.training.run.stopping import StopRequest
+from blockdraft.training.run.trainer import RunResult, Trainer
+from blockdraft.training.run.watch import NoWatch, Watch
 
 
 def list_recipes(args: Namespace) -> int:

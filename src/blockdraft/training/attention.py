@@ -20,7 +20,7 @@ from torch.nn import functional
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from blockdraft.drafter.config import MaskRule
-from blockdraft.training.layout import Layout
+from blockdraft.training.batches.layout import Layout
 from blockdraft.training.masks import Keys, Queries, dense_mask, keys_of, queries_of, sees
 
 GROUP_ROWS = 64

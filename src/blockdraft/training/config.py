@@ -11,12 +11,12 @@ from typing import Literal, cast
 
 from blockdraft.drafter.config import LayerType
 from blockdraft.errors import ConfigError
-from blockdraft.training.anchors import AnchorConfig
+from blockdraft.training.batches.anchors import AnchorConfig
+from blockdraft.training.batches.packing import PackingConfig
+from blockdraft.training.batches.samples import SampleConfig
 from blockdraft.training.loss import LossConfig
-from blockdraft.training.optimizers import OptimizerConfig
-from blockdraft.training.packing import PackingConfig
-from blockdraft.training.samples import SampleConfig
-from blockdraft.training.schedule import ScheduleConfig
+from blockdraft.training.optim.optimizers import OptimizerConfig
+from blockdraft.training.optim.schedule import ScheduleConfig
 from blockdraft.training.toml_sections import read_section
 
 Precision = Literal["bfloat16", "float32"]

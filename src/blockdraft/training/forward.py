@@ -20,7 +20,7 @@ from blockdraft.drafter.config import MaskRule
 from blockdraft.drafter.model import BlockDrafter, DrafterLayer
 from blockdraft.drafter.rope import Frequencies, Rotation, inverse_frequencies, rotation
 from blockdraft.training.attention import Attend, Heads, choose_attention
-from blockdraft.training.layout import Layout
+from blockdraft.training.batches.layout import Layout
 
 MakeAttend = Callable[[Layout, MaskRule], Attend]
 

@@ -12,7 +12,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from blockdraft.drafter.config import MaskRule
-from blockdraft.training.layout import Layout
+from blockdraft.training.batches.layout import Layout
 
 
 class Queries(NamedTuple):

@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
+from blockdraft.training.batches.layout import Labels
 from blockdraft.training.frozen_head import FrozenHead
-from blockdraft.training.layout import Labels
 from blockdraft.training.loss import LossConfig, TargetProbs, slot_losses, slot_weights
 from blockdraft.training.vocabulary import DraftVocabulary
 

@@ -14,10 +14,10 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from blockdraft.decoding.stats import AcceptanceStats, StepCount
-from blockdraft.training.anchors import AnchorConfig
-from blockdraft.training.batch import Batch, Sample
-from blockdraft.training.layout import Labels, Layout, lay_out
-from blockdraft.training.packing import PackedRow, PackingConfig, make_batch
+from blockdraft.training.batches.anchors import AnchorConfig
+from blockdraft.training.batches.batch import Batch, Sample
+from blockdraft.training.batches.layout import Labels, Layout, lay_out
+from blockdraft.training.batches.packing import PackedRow, PackingConfig, make_batch
 
 DraftBatch = Callable[[Batch, Layout], Int[Tensor, "blocks slots"]]
 """The drafted target ids of every block of a packed row."""

@@ -12,7 +12,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from blockdraft.errors import ConfigError
-from blockdraft.training.batch import Sample
+from blockdraft.training.batches.batch import Sample
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from blockdraft.data.answer_row import Answer, render_answer
 from blockdraft.errors import ConfigError
 from blockdraft.native import TargetOptions, load_engine_target
 from blockdraft.testing import tiny_model
-from blockdraft.training.batch import Sample
-from blockdraft.training.feature_cache import CachedFeatures, plain_batch
-from blockdraft.training.features import LiveFeatures
+from blockdraft.training.batches.batch import Sample
+from blockdraft.training.features.cache import CachedFeatures, plain_batch
+from blockdraft.training.features.live import LiveFeatures
 
 TAPS = (0, 2)
 

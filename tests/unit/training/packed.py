@@ -7,7 +7,7 @@ from torch import Tensor
 
 from blockdraft.drafter import BlockDrafter, DrafterConfig
 from blockdraft.drafter.config import LayerType
-from blockdraft.training.batch import Batch, Sample
+from blockdraft.training.batches.batch import Batch, Sample
 
 CONFIG = DrafterConfig(
     hidden_size=16,

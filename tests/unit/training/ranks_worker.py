@@ -14,8 +14,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from blockdraft.training.checkpoints import Checkpoints
-from blockdraft.training.distributed import (
+from blockdraft.training.optim.ema import Ema
+from blockdraft.training.optim.optimizers import OptimizerConfig, build_optimizers
+from blockdraft.training.ranks.distributed import (
     Ranks,
     all_reduce_sums,
     any_rank,
@@ -23,10 +24,9 @@ from blockdraft.training.distributed import (
     gather_rows,
     joined_ranks,
 )
-from blockdraft.training.ema import Ema
-from blockdraft.training.optimizers import OptimizerConfig, build_optimizers
-from blockdraft.training.parallel import Parallel, ParallelMode, parallelize
-from blockdraft.training.state import Progress, TrainedParts, capture, restore, share
+from blockdraft.training.ranks.parallel import Parallel, ParallelMode, parallelize
+from blockdraft.training.run.checkpoints import Checkpoints
+from blockdraft.training.run.state import Progress, TrainedParts, capture, restore, share
 
 NUM_STEPS = 20
 SAVED_STEP = 10

@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from blockdraft.training.checkpoints import Checkpoints
-from blockdraft.training.distributed import Ranks
-from blockdraft.training.optimizers import OptimizerConfig, build_optimizers
-from blockdraft.training.state import Progress, TrainedParts, capture, restore
-from blockdraft.training.stopping import StopRequest
+from blockdraft.training.optim.optimizers import OptimizerConfig, build_optimizers
+from blockdraft.training.ranks.distributed import Ranks
+from blockdraft.training.run.checkpoints import Checkpoints
+from blockdraft.training.run.state import Progress, TrainedParts, capture, restore
+from blockdraft.training.run.stopping import StopRequest
 
 
 def main() -> None:

@@ -10,11 +10,16 @@ from hypothesis import strategies as st
 from packed import sample
 
 from blockdraft.errors import ConfigError
-from blockdraft.training.anchors import AnchorConfig, draw_anchors, num_anchors, valid_anchors
-from blockdraft.training.batch import Sample
-from blockdraft.training.layout import NO_LABEL, lay_out
-from blockdraft.training.packing import PackingConfig, make_batch, pack_epoch
-from blockdraft.training.row_stream import Place, RowStream, count_rows
+from blockdraft.training.batches.anchors import (
+    AnchorConfig,
+    draw_anchors,
+    num_anchors,
+    valid_anchors,
+)
+from blockdraft.training.batches.batch import Sample
+from blockdraft.training.batches.layout import NO_LABEL, lay_out
+from blockdraft.training.batches.packing import PackingConfig, make_batch, pack_epoch
+from blockdraft.training.batches.row_stream import Place, RowStream, count_rows
 
 ANCHORS = AnchorConfig(per_sample=6, stride=2)
 PACKING = PackingConfig(row_tokens=60, row_anchors=14, rows_per_step=2)

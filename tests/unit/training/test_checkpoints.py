@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from blockdraft.errors import CheckpointError, ConfigError
-from blockdraft.training.checkpoints import Checkpoints
-from blockdraft.training.state import Progress, Snapshot
+from blockdraft.training.run.checkpoints import Checkpoints
+from blockdraft.training.run.state import Progress, Snapshot
 
 
 def snapshot(step: int, value: float = 0.0) -> Snapshot:

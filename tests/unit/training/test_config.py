@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import blockdraft.training
 from blockdraft.errors import ConfigError
 from blockdraft.training.config import RunConfig, parse_recipe
-from blockdraft.training.state import check_settings, flatten
+from blockdraft.training.run.state import check_settings, flatten
 
 DATA = '[data]\nanswers = ["a"]\n'
 
@@ -148,7 +148,7 @@ def test_every_setting_is_read_somewhere() -> None:
     """T09: a key that no code reads would be ignored in silence. Text search: `.name` outside of
     the checks of the section itself."""
     package = Path(*blockdraft.training.__path__)
-    sources = [path.read_text() for path in package.glob("*.py") if path.name != "config.py"]
+    sources = [path.read_text() for path in package.rglob("*.py") if path.name != "config.py"]
     sources += [path.read_text() for path in package.parent.joinpath("cli").glob("train*.py")]
     read = {name for text in sources for name in re.findall(r"\.(\w+)", text)}
     names = list(leaves(RunConfig))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from blockdraft.training.curves import CURVES_FILE, PANELS, Panel, draw_curves, lines_of
-from blockdraft.training.metrics import METRICS_FILE, JsonLines
+from blockdraft.training.run.curves import CURVES_FILE, PANELS, Panel, draw_curves, lines_of
+from blockdraft.training.run.metrics import METRICS_FILE, JsonLines
 
 
 def test_lines_are_split_by_kind_field_and_position() -> None:

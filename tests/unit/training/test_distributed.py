@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from blockdraft.errors import ConfigError
-from blockdraft.training.checkpoints import Checkpoints
-from blockdraft.training.distributed import Ranks, all_reduce_sums, any_rank, joined_ranks
-from blockdraft.training.state import Snapshot
+from blockdraft.training.ranks.distributed import Ranks, all_reduce_sums, any_rank, joined_ranks
+from blockdraft.training.run.checkpoints import Checkpoints
+from blockdraft.training.run.state import Snapshot
 
 WORKER = Path(__file__).with_name("ranks_worker.py")
 END = 20

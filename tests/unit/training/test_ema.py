@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from blockdraft.errors import CheckpointError, ConfigError
-from blockdraft.training.ema import Ema
+from blockdraft.training.optim.ema import Ema
 
 
 def model_at(value: float) -> nn.Linear:

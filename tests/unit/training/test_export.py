@@ -9,16 +9,16 @@ import torch
 from packed import CONFIG
 
 from blockdraft.checkpoint import load_checkpoint
-from blockdraft.training import export
-from blockdraft.training.export import (
+from blockdraft.training.initialize import new_drafter
+from blockdraft.training.run import export
+from blockdraft.training.run.export import (
     CARD_FILE,
     PROVENANCE_FILE,
     TrainedDrafter,
     export_drafter,
     render_card,
 )
-from blockdraft.training.initialize import new_drafter
-from blockdraft.training.record import measured_at
+from blockdraft.training.run.record import measured_at
 from blockdraft.training.vocabulary import DraftVocabulary
 
 PROVENANCE: dict[str, object] = {

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from blockdraft.errors import NumericsError
-from blockdraft.training.failures import (
+from blockdraft.training.run.failures import (
     check_gradient_finite,
     check_loss_finite,
     is_out_of_memory,

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from blockdraft.errors import ConfigError
 from blockdraft.testing import TinySize, tiny_target
-from blockdraft.training.batch import Batch, Sample, TargetFeatures
-from blockdraft.training.feature_cache import CachedFeatures, plain_batch
-from blockdraft.training.feature_format import (
+from blockdraft.training.batches.batch import Batch, Sample, TargetFeatures
+from blockdraft.training.features.cache import CachedFeatures, plain_batch
+from blockdraft.training.features.format import (
     FeatureDtype,
     FeatureKind,
     decode,
@@ -24,8 +24,8 @@ from blockdraft.training.feature_format import (
     hash_ids,
     plan_shards,
 )
-from blockdraft.training.feature_writer import FeatureWriter
-from blockdraft.training.features import LiveFeatures
+from blockdraft.training.features.live import LiveFeatures
+from blockdraft.training.features.writer import FeatureWriter
 
 TAPS = (0, 2)
 HIDDEN = 8

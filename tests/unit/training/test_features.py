@@ -18,8 +18,8 @@ from blockdraft.target import HFTarget
 from blockdraft.testing import ScriptedTarget, tiny_model, tiny_target
 from blockdraft.testing.recurrent import ToyRecurrentTarget
 from blockdraft.testing.tiny import Family
-from blockdraft.training.batch import Batch, Sample, TargetFeatures
-from blockdraft.training.features import LiveFeatures, check_finite
+from blockdraft.training.batches.batch import Batch, Sample, TargetFeatures
+from blockdraft.training.features.live import LiveFeatures, check_finite
 
 TAPS = (0, 2)
 LENGTHS = (5, 1 + 1, 30, 75, 9)

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from blockdraft.drafter import BlockDrafter, DrafterConfig
 from blockdraft.training.attention import dense, grouped
-from blockdraft.training.batch import Batch
+from blockdraft.training.batches.batch import Batch
+from blockdraft.training.batches.layout import lay_out
 from blockdraft.training.forward import BlockForward
-from blockdraft.training.layout import lay_out
 
 SHAPES = [
     CONFIG,

@@ -6,7 +6,7 @@ from itertools import count
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blockdraft.training.heldout import Named, choose_heldout
+from blockdraft.training.batches.heldout import Named, choose_heldout
 
 
 def named(names: Sequence[tuple[str, str | None]]) -> list[Named]:

@@ -6,8 +6,8 @@ import pytest
 from tiny_runs import answer, save_answers
 
 from blockdraft.data.answers import AnswerTable
-from blockdraft.training.joined import JoinedAnswers
-from blockdraft.training.samples import SampleConfig, make_samples
+from blockdraft.training.batches.samples import SampleConfig, make_samples
+from blockdraft.training.run.joined import JoinedAnswers
 
 
 def folder(path: Path, names: str, packed: bool = False) -> AnswerTable:

@@ -48,7 +48,9 @@ def test_dpace_equals_nested_loops(data: st.DataObject) -> None:
     slots, alpha = data.draw(st.integers(1, 6)), data.draw(st.sampled_from([0.0, 0.3, 0.5]))
     probs = data.draw(st.lists(st.floats(0, 1), min_size=slots, max_size=slots))
     scored = data.draw(st.lists(st.booleans(), min_size=slots, max_size=slots))
-    found = dpace_weights(torch.tensor([scored]), torch.tensor([probs], dtype=torch.float64), alpha)[0]
+    found = dpace_weights(
+        torch.tensor([scored]), torch.tensor([probs], dtype=torch.float64), alpha
+    )[0]
     for j in range(slots):
         expected = 0.0
         for m in range(j, slots):

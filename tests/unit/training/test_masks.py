@@ -11,8 +11,8 @@ from torch.nn.attention.flex_attention import flex_attention
 from blockdraft.drafter.config import MaskRule
 from blockdraft.training import attention
 from blockdraft.training.attention import Attend, Heads, dense, flex_mask, grouped
-from blockdraft.training.batch import Batch, Sample
-from blockdraft.training.layout import lay_out
+from blockdraft.training.batches.batch import Batch, Sample
+from blockdraft.training.batches.layout import lay_out
 from blockdraft.training.masks import dense_mask
 
 RULES = [

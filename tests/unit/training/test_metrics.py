@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from blockdraft.errors import ConfigError
-from blockdraft.training.metrics import (
+from blockdraft.training.run.metrics import (
     METRICS_FILE,
     JsonLines,
     MetricsConfig,

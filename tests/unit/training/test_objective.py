@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 import blockdraft.training.objective as objective_module
+from blockdraft.training.batches.layout import NO_LABEL, Labels
 from blockdraft.training.frozen_head import FrozenHead
-from blockdraft.training.layout import NO_LABEL, Labels
 from blockdraft.training.loss import LossConfig, TargetProbs, slot_losses, slot_weights
 from blockdraft.training.objective import Objective
 from blockdraft.training.vocabulary import DraftVocabulary

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from blockdraft.errors import CheckpointError, ConfigError
-from blockdraft.training.muon import orthogonalize, orthogonalize_all
-from blockdraft.training.optimizers import OptimizerConfig, build_optimizers
+from blockdraft.training.optim.muon import orthogonalize, orthogonalize_all
+from blockdraft.training.optim.optimizers import OptimizerConfig, build_optimizers
 
 
 class Toy(nn.Module):

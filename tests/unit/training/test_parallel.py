@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from blockdraft.errors import ConfigError
-from blockdraft.training.distributed import Ranks
-from blockdraft.training.parallel import Parallel, parallelize
+from blockdraft.training.ranks.distributed import Ranks
+from blockdraft.training.ranks.parallel import Parallel, parallelize
 
 
 def alone(model: nn.Module) -> Parallel:

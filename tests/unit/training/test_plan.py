@@ -19,8 +19,9 @@ from blockdraft.errors import ConfigError
 from blockdraft.native import NativeTarget
 from blockdraft.testing import TinySize, tiny_config, tiny_model
 from blockdraft.training.attention import dense
-from blockdraft.training.batch import Batch, Sample
-from blockdraft.training.flops import (
+from blockdraft.training.batches.batch import Batch, Sample
+from blockdraft.training.batches.layout import lay_out
+from blockdraft.training.cost.flops import (
     TargetShape,
     Work,
     fusion_weights,
@@ -32,11 +33,10 @@ from blockdraft.training.flops import (
     target_flops,
     work_of,
 )
+from blockdraft.training.cost.machine import measured_peak, utilization
+from blockdraft.training.cost.plan import DataSize, TrainingSetup, expected_work, plan_training
+from blockdraft.training.cost.report import CostRow, cost_rows, value_text
 from blockdraft.training.forward import BlockForward
-from blockdraft.training.layout import lay_out
-from blockdraft.training.machine import measured_peak, utilization
-from blockdraft.training.plan import DataSize, TrainingSetup, expected_work, plan_training
-from blockdraft.training.plan_report import CostRow, cost_rows, value_text
 
 SMOLLM2 = TargetShape(
     hidden_size=576,

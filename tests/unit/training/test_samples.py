@@ -9,7 +9,7 @@ from tiny_runs import answer
 
 from blockdraft.data.answer_row import Answer
 from blockdraft.errors import ConfigError
-from blockdraft.training.samples import Policy, SampleConfig, SampleSet, make_samples
+from blockdraft.training.batches.samples import Policy, SampleConfig, SampleSet, make_samples
 from blockdraft.training.toml_sections import read_section
 
 VOCAB = 50

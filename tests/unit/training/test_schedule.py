@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blockdraft.errors import ConfigError
-from blockdraft.training.schedule import ScheduleConfig, lr_factor
+from blockdraft.training.optim.schedule import ScheduleConfig, lr_factor
 
 Kind = Literal["cosine", "wsd", "constant"]
 

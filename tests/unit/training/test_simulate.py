@@ -16,16 +16,16 @@ from blockdraft.drafter import BlockDrafter, DFlashDrafter, DrafterConfig
 from blockdraft.evaluation import measure_acceptance
 from blockdraft.target.hf import HFTarget
 from blockdraft.testing import tiny_model
-from blockdraft.training.batch import Batch, Sample
-from blockdraft.training.features import LiveFeatures
+from blockdraft.training.batches.batch import Batch, Sample
+from blockdraft.training.batches.layout import Labels, Layout
+from blockdraft.training.batches.packing import PackingConfig
+from blockdraft.training.features.live import LiveFeatures
 from blockdraft.training.forward import BlockForward
 from blockdraft.training.frozen_head import read_head
-from blockdraft.training.layout import Labels, Layout
 from blockdraft.training.loss import LossConfig
 from blockdraft.training.objective import Objective
-from blockdraft.training.packing import PackingConfig
+from blockdraft.training.run.step import BlockInputs
 from blockdraft.training.simulate import every_anchor_rows, leading_hits, pool, simulate, walk
-from blockdraft.training.step import BlockInputs
 from blockdraft.training.vocabulary import DraftVocabulary
 
 BLOCK = 5

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from blockdraft.errors import CheckpointError, ConfigError
-from blockdraft.training.distributed import Ranks
-from blockdraft.training.ema import Ema
-from blockdraft.training.optimizers import OptimizerConfig, build_optimizers
-from blockdraft.training.state import (
+from blockdraft.training.optim.ema import Ema
+from blockdraft.training.optim.optimizers import OptimizerConfig, build_optimizers
+from blockdraft.training.ranks.distributed import Ranks
+from blockdraft.training.run.state import (
     Progress,
     Snapshot,
     TrainedParts,

@@ -9,11 +9,11 @@ from tiny_runs import config_of, prepared, save_pair
 
 from blockdraft.target import HFTarget
 from blockdraft.testing import tiny_target
+from blockdraft.training.batches.packing import PackedRow, make_batch
 from blockdraft.training.forward import BlockForward
 from blockdraft.training.objective import Scores
-from blockdraft.training.packing import PackedRow, make_batch
-from blockdraft.training.setup import Training
-from blockdraft.training.step import BlockInputs, StepParts, StepSums
+from blockdraft.training.run.setup import Training
+from blockdraft.training.run.step import BlockInputs, StepParts, StepSums
 
 
 @pytest.fixture(scope="module")

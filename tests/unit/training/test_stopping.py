@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from blockdraft.training.checkpoints import Checkpoints
-from blockdraft.training.stopping import StopRequest
+from blockdraft.training.run.checkpoints import Checkpoints
+from blockdraft.training.run.stopping import StopRequest
 
 WORKER = Path(__file__).with_name("stopping_worker.py")
 ENDLESS = 10**9

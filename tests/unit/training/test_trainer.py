@@ -19,13 +19,13 @@ from tiny_runs import (
 from torch import Tensor
 
 from blockdraft.errors import ConfigError, Error, NumericsError, TrainingFault
-from blockdraft.training.batch import Batch, TargetFeatures
-from blockdraft.training.checkpoints import Checkpoints
-from blockdraft.training.distributed import Ranks
-from blockdraft.training.setup import Training
-from blockdraft.training.step import StepSums
-from blockdraft.training.stopping import StopRequest
-from blockdraft.training.trainer import Trainer
+from blockdraft.training.batches.batch import Batch, TargetFeatures
+from blockdraft.training.ranks.distributed import Ranks
+from blockdraft.training.run.checkpoints import Checkpoints
+from blockdraft.training.run.setup import Training
+from blockdraft.training.run.step import StepSums
+from blockdraft.training.run.stopping import StopRequest
+from blockdraft.training.run.trainer import Trainer
 
 Pair = tuple[Path, Path]
 

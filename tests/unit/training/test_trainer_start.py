@@ -26,14 +26,14 @@ from blockdraft.decoding import SamplingParams
 from blockdraft.errors import ConfigError, Error
 from blockdraft.evaluation import measure_acceptance
 from blockdraft.target import HFTarget
-from blockdraft.training.checkpoints import Checkpoints
-from blockdraft.training.distributed import Ranks
-from blockdraft.training.evaluating import serving_drafter
-from blockdraft.training.export import TrainedDrafter, export_drafter
-from blockdraft.training.packing import PackingConfig
-from blockdraft.training.setup import Training
+from blockdraft.training.batches.packing import PackingConfig
+from blockdraft.training.ranks.distributed import Ranks
+from blockdraft.training.run.checkpoints import Checkpoints
+from blockdraft.training.run.evaluating import serving_drafter
+from blockdraft.training.run.export import TrainedDrafter, export_drafter
+from blockdraft.training.run.setup import Training
+from blockdraft.training.run.trainer import Trainer
 from blockdraft.training.simulate import pool, simulate
-from blockdraft.training.trainer import Trainer
 
 Pair = tuple[Path, Path]
 WORKER = Path(__file__).with_name("trainer_ranks_worker.py")

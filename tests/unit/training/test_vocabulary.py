@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blockdraft.errors import ConfigError
-from blockdraft.training.batch import Sample
+from blockdraft.training.batches.batch import Sample
+from blockdraft.training.batches.layout import Labels
 from blockdraft.training.frozen_head import FrozenHead
-from blockdraft.training.layout import Labels
 from blockdraft.training.loss import LossConfig
 from blockdraft.training.objective import Objective
 from blockdraft.training.simulate import leading_hits

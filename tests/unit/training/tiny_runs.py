@@ -16,11 +16,11 @@ from blockdraft.data.answer_files import AnswerLog, pack
 from blockdraft.data.answer_row import Answer
 from blockdraft.testing import TinySize, tiny_model
 from blockdraft.training.config import RunConfig, parse_recipe
-from blockdraft.training.distributed import Ranks
-from blockdraft.training.setup import Training, prepare
-from blockdraft.training.stopping import StopRequest
-from blockdraft.training.trainer import RunResult, Trainer
-from blockdraft.training.watch import EvalReport, StepReport
+from blockdraft.training.ranks.distributed import Ranks
+from blockdraft.training.run.setup import Training, prepare
+from blockdraft.training.run.stopping import StopRequest
+from blockdraft.training.run.trainer import RunResult, Trainer
+from blockdraft.training.run.watch import EvalReport, StepReport
 
 SIZE = TinySize()
 PROMPT_LEN = 6

@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 from tiny_runs import Recorder, config_of, prepared
 
-from blockdraft.training.distributed import Ranks, joined_ranks
-from blockdraft.training.stopping import StopRequest
-from blockdraft.training.trainer import Trainer
+from blockdraft.training.ranks.distributed import Ranks, joined_ranks
+from blockdraft.training.run.stopping import StopRequest
+from blockdraft.training.run.trainer import Trainer
 
 NUM_STEPS = 20
 

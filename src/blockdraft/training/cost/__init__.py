@@ -1,0 +1,1 @@
+"""What a training costs in arithmetic, memory, disk and time."""

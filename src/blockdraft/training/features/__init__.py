@@ -1,0 +1,1 @@
+"""What the frozen target says about tokens: computed, or kept on disk."""

@@ -1,0 +1,1 @@
+"""Optimizers, learning rates over time, and averages of the weights."""

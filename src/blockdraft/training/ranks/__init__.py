@@ -1,0 +1,1 @@
+"""Several processes as one: their talk, replicas and shards."""

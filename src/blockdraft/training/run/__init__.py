@@ -1,0 +1,1 @@
+"""A run in its folder: the loop, its state on disk, evaluations, reports and the export."""

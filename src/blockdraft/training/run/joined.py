@@ -1,0 +1,77 @@
+"""Several folders of answers as one, and the feature caches that belong to them.
+
+Rows count through all folders in the order of the recipe.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import torch
+
+from blockdraft.data.answers import Answer, AnswerTable
+from blockdraft.training.batches.batch import Batch, FeatureSource, Sample, TargetFeatures
+from blockdraft.training.batches.samples import SampleSet
+from blockdraft.training.features.cache import CachedFeatures, plain_batch
+
+
+class JoinedAnswers:
+    """Answers of several folders; rows count through all of them in order."""
+
+    def __init__(self, tables: Sequence[AnswerTable]) -> None:
+        self._tables = tuple(tables)
+        self._ends = list(accumulate(len(table) for table in tables))
+
+    @property
+    def first_rows(self) -> tuple[int, ...]:
+        """The row of the first answer of each folder."""
+        return (0, *self._ends[:-1])
+
+    @property
+    def manifests(self) -> tuple[Mapping[str, object], ...]:
+        """The manifest of each folder; empty for one that is not finished."""
+        return tuple(table.manifest for table in self._tables)
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def __getitem__(self, row: int) -> Answer:
+        table = bisect_right(self._ends, row)
+        return self._tables[table][row - self.first_rows[table]]
+
+
+class JoinedFeatures:
+    """A cache for each folder of answers; samples find theirs by their row."""
+
+    def __init__(self, caches: Sequence[CachedFeatures], first_rows: Sequence[int]) -> None:
+        self._caches = tuple(caches)
+        self._first_rows = list(first_rows)
+
+    def features(self, batch: Batch) -> TargetFeatures:
+        parts = [self._of(sample) for sample in batch.samples]
+        finals = [part.final for part in parts if part.final is not None]
+        return TargetFeatures(
+            torch.cat([part.taps for part in parts]), torch.cat(finals) if finals else None
+        )
+
+    def check_against(self, live: FeatureSource, samples: SampleSet) -> None:
+        """Raise ConfigError unless each cache is of the target that `live` runs."""
+        checked: set[int] = set()
+        for sample in samples:
+            index = self._index(sample)
+            if index not in checked:
+                checked.add(index)
+                self._caches[index].check_against(live, self._local(sample))
+            if len(checked) == len(self._caches):
+                return
+
+    def _of(self, sample: Sample) -> TargetFeatures:
+        return self._caches[self._index(sample)].features(plain_batch([self._local(sample)]))
+
+    def _index(self, sample: Sample) -> int:
+        return bisect_right(self._first_rows, sample.row) - 1
+
+    def _local(self, sample: Sample) -> Sample:
+        """The sample with its row in its own folder, by which caches know it."""
+        return replace(sample, row=sample.row - self._first_rows[self._index(sample)])

@@ -1,0 +1,235 @@
+"""From a configuration to everything a training needs: target, samples, vocabulary, drafter.
+
+It trains nothing. Whatever can be wrong with target, data or shapes is refused here, before the
+first step.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from blockdraft.api import TextTarget, load_target
+from blockdraft.builtin import builtin_drafter_path
+from blockdraft.checkpoint import DrafterCheckpoint, check_pair, load_checkpoint
+from blockdraft.data.answers import AnswerTable
+from blockdraft.drafter import BlockDrafter, DrafterConfig
+from blockdraft.errors import ConfigError
+from blockdraft.native import NativeTarget
+from blockdraft.target import HFTarget
+from blockdraft.training.batches.batch import FeatureSource
+from blockdraft.training.batches.heldout import Named, choose_heldout
+from blockdraft.training.batches.samples import SampleSet, make_samples
+from blockdraft.training.config import DrafterSection, RunConfig
+from blockdraft.training.drafter_shape import choose_mask_token, shape_drafter
+from blockdraft.training.features.cache import CachedFeatures
+from blockdraft.training.features.format import fingerprint_of
+from blockdraft.training.features.live import LiveFeatures
+from blockdraft.training.frozen_head import FrozenHead, read_head
+from blockdraft.training.initialize import copy_target_layers, new_drafter, spread_layers
+from blockdraft.training.objective import Objective
+from blockdraft.training.run.joined import JoinedAnswers, JoinedFeatures
+from blockdraft.training.vocabulary import DraftVocabulary, choose_vocabulary
+
+Say = Callable[[str], None]
+Target = NativeTarget | HFTarget
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Samples to train on and samples held out, and the answers that both are of."""
+
+    answers: JoinedAnswers
+    train: SampleSet
+    heldout: SampleSet
+
+
+@dataclass(frozen=True)
+class Training:
+    """All that a trainer works with; `drafter` holds fp32 weights on the CPU."""
+
+    target: Target
+    data: TrainingData
+    drafter: BlockDrafter
+    vocabulary: DraftVocabulary | None
+    source: FeatureSource
+    objective: Objective
+
+
+def load_training_target(config: RunConfig, device: torch.device, say: Say) -> Target:
+    """The frozen target that a recipe names."""
+    section = config.target
+    return load_target(
+        section.model,
+        engine=section.engine,
+        dtype=section.dtype,
+        device=device,
+        revision=section.revision,
+        report=say,
+    )
+
+
+def read_data(config: RunConfig, vocab_size: int) -> TrainingData:
+    """Samples of the answer folders, split. Raises ConfigError where nothing is left to train on
+    or to hold out."""
+    section = config.data
+    answers = JoinedAnswers([AnswerTable.open(folder) for folder in section.answers])
+    rows = range(len(answers) if section.limit is None else min(section.limit, len(answers)))
+    if section.heldout is not None:
+        apart = AnswerTable.open(section.heldout)
+        heldout_rows: tuple[int, ...] = ()
+        chosen = tuple(range(min(len(apart), section.heldout_answers)))
+        heldout = make_samples(apart, chosen, section.samples, vocab_size)
+    else:
+        named = (Named(row, answers[row].id, answers[row].category) for row in rows)
+        heldout_rows = choose_heldout(named, section.heldout_share, section.heldout_answers)
+        heldout = make_samples(answers, heldout_rows, section.samples, vocab_size)
+    left = frozenset(heldout_rows)
+    train = make_samples(
+        answers, [row for row in rows if row not in left], section.samples, vocab_size
+    )
+    if not len(train):
+        raise ConfigError(f"no usable answer in {', '.join(section.answers)}: {why_none(train)}")
+    return TrainingData(answers, train, heldout)
+
+
+def why_none(samples: SampleSet) -> str:
+    """The reasons for which answers were left out, with counts."""
+    reasons = [f"{rejects.count} {reason}" for reason, rejects in samples.rejects.items()]
+    return "; ".join(reasons) or "the folders are empty"
+
+
+def prepare(config: RunConfig, device: torch.device, say: Say) -> Training:
+    """Load and build everything. Raises the errors of loading, and ConfigError for what does not
+    fit together."""
+    target = load_training_target(config, device, say)
+    data = read_data(config, target.spec.vocab_size)
+    if config.drafter.init not in ("scratch", "target"):
+        drafter, vocabulary = _from_checkpoint(config, target, data.train)
+    else:
+        drafter, vocabulary = _from_scratch(config, target, data.train, say)
+    return Training(
+        target=target,
+        data=data,
+        drafter=drafter,
+        vocabulary=vocabulary,
+        source=_source(config, target, drafter.config, data),
+        objective=make_objective(config, target, drafter.config, vocabulary),
+    )
+
+
+def make_objective(
+    config: RunConfig, target: Target, shape: DrafterConfig, vocabulary: DraftVocabulary | None
+) -> Objective:
+    """The loss through the target's own head, reduced to the draft vocabulary."""
+    head = read_head(target, None if vocabulary is None else vocabulary.ids)
+    whole: FrozenHead | None = None
+    if config.loss.needs_target_logits:
+        whole = head if vocabulary is None else read_head(target)
+    if config.run.precision == "bfloat16":
+        head = head.to(torch.bfloat16)
+    return Objective(
+        config.loss,
+        head,
+        shape.block_size,
+        vocabulary=vocabulary,
+        target_head=whole,
+        output_multiplier=shape.output_multiplier,
+        softcap=shape.final_logit_softcapping,
+    )
+
+
+def _from_scratch(
+    config: RunConfig, target: Target, samples: SampleSet, say: Say
+) -> tuple[BlockDrafter, DraftVocabulary | None]:
+    section = config.drafter
+    vocabulary = _vocabulary(section.draft_vocab_size, target, samples)
+    mask_token_id = choose_mask_token(section.mask_token, target.spec, target.text, _used(samples))
+    if not bool(target.embed(torch.tensor([mask_token_id])).any()):
+        # Its queries would be zero, so that all slots of a block say the same.
+        raise ConfigError(
+            f"the embedding of mask token {mask_token_id} is all zeros, which says nothing to a "
+            "drafter: name another one (drafter.mask_token)"
+        )
+    # As many tokens as the target has are all of them: no reduced vocabulary.
+    section = replace(section, draft_vocab_size=None if vocabulary is None else len(vocabulary))
+    shape = shape_drafter(section, target.spec, target.shape, mask_token_id)
+    drafter = new_drafter(shape, config.run.seed)
+    if section.init == "target":
+        count = section.num_layers
+        layers = section.init_layers or spread_layers(target.spec.num_layers, count)
+        say(f"starting from layers {', '.join(map(str, layers))} of the target")
+        copy_target_layers(drafter, _target_tensors(config, target, say), layers)
+    return drafter, vocabulary
+
+
+def _target_tensors(config: RunConfig, target: Target, say: Say) -> dict[str, Tensor]:
+    if isinstance(target, HFTarget):
+        return target.layer_tensors()
+    # The native decoder has packed its weights; transformers still has them one by one.
+    unpacked = replace(config, target=replace(config.target, engine="hf", dtype="float32"))
+    again = load_training_target(unpacked, torch.device("cpu"), say)
+    assert isinstance(again, HFTarget)
+    return again.layer_tensors()
+
+
+def _from_checkpoint(
+    config: RunConfig, target: Target, samples: SampleSet
+) -> tuple[BlockDrafter, DraftVocabulary | None]:
+    section = config.drafter
+    source = str(builtin_drafter_path(section.init) or section.init)
+    found = load_checkpoint(source, dtype=torch.float32)
+    check_pair(found.config, target.spec)
+    if found.lm_head is not None or found.mask_embedding is not None:
+        raise ConfigError(
+            f"{source} has a head or a mask row of its own, which can't be trained further here"
+        )
+    vocabulary = _kept_vocabulary(found, section, target, samples)
+    size = None if vocabulary is None else len(vocabulary)
+    # A block may be widened or narrowed: its slots differ by position only.
+    width = section.block_size or found.config.block_size
+    shape = replace(found.config, block_size=width, draft_vocab_size=size)
+    drafter = BlockDrafter(shape)
+    drafter.load_state_dict(dict(found.state), strict=True)
+    return drafter, vocabulary
+
+
+def _kept_vocabulary(
+    found: DrafterCheckpoint, section: DrafterSection, target: Target, samples: SampleSet
+) -> DraftVocabulary | None:
+    """The checkpoint's own draft vocabulary, unless the recipe asks for another size."""
+    if found.d2t is not None and section.draft_vocab_size in (None, len(found.d2t)):
+        ids = torch.arange(len(found.d2t)) + found.d2t
+        return DraftVocabulary(ids, target.spec.vocab_size)
+    return _vocabulary(section.draft_vocab_size, target, samples)
+
+
+def _vocabulary(size: int | None, target: TextTarget, samples: SampleSet) -> DraftVocabulary | None:
+    if size is None or size == target.spec.vocab_size:
+        return None
+    return choose_vocabulary(samples, target.spec.vocab_size, size, always=target.spec.stop_ids)
+
+
+def _used(samples: SampleSet) -> frozenset[int]:
+    return frozenset(i for sample in samples for i in sample.ids)
+
+
+def _source(
+    config: RunConfig, target: Target, shape: DrafterConfig, data: TrainingData
+) -> FeatureSource:
+    final = config.loss.needs_target_logits
+    live = LiveFeatures(target, shape.taps, final=final)
+    if not config.data.features:
+        return live
+    if config.data.heldout is not None:
+        raise ConfigError(
+            "cached features are of one set of answers: leave data.heldout out, so that the "
+            "held-out answers are taken from it"
+        )
+    caches = [CachedFeatures(folder, device=target.device) for folder in config.data.features]
+    for cache in caches:
+        cache.require(shape.taps, final=final, fingerprint=fingerprint_of(target))
+    joined = JoinedFeatures(caches, data.answers.first_rows)
+    joined.check_against(live, data.train)
+    return joined

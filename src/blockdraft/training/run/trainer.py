@@ -1,0 +1,334 @@
+"""`Trainer`: the loop. Rows in, steps taken, metrics told, checkpoints and evaluations on time.
+
+What a step computes is `step.py`, what is saved `state.py`, how ranks share a model
+`ranks/parallel.py`.
+"""
+
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
+
+from blockdraft.errors import ConfigError
+from blockdraft.training.batches.packing import PackedRow, make_batch
+from blockdraft.training.batches.row_stream import Place, RowStream, count_rows
+from blockdraft.training.batches.samples import digest_samples
+from blockdraft.training.config import RunConfig
+from blockdraft.training.forward import BlockForward
+from blockdraft.training.optim.ema import Ema
+from blockdraft.training.optim.optimizers import build_optimizers
+from blockdraft.training.optim.schedule import lr_factor
+from blockdraft.training.ranks.distributed import Ranks, all_reduce_sums, any_rank, barrier
+from blockdraft.training.ranks.parallel import parallelize
+from blockdraft.training.ranks.sharded import whole
+from blockdraft.training.run.checkpoints import Checkpoints
+from blockdraft.training.run.evaluating import Evaluator
+from blockdraft.training.run.failures import (
+    check_gradient_finite,
+    check_loss_finite,
+    is_out_of_memory,
+    out_of_memory,
+)
+from blockdraft.training.run.reporting import Reporter
+from blockdraft.training.run.setup import Training
+from blockdraft.training.run.state import (
+    Progress,
+    TrainedParts,
+    capture,
+    check_settings,
+    restore,
+    share,
+)
+from blockdraft.training.run.step import BlockInputs, StepParts, StepSums
+from blockdraft.training.run.stopping import StopRequest
+from blockdraft.training.run.watch import EvalReport, StepReport, Watch
+
+FREE_SETTINGS = frozenset(
+    {
+        "eval",
+        "data.features",
+        "run.save_every",
+        "run.keep_last",
+        "run.keep_best",
+        "run.tensorboard",
+        "run.wandb_project",
+        "run.recompute",
+        "run.steps",
+        "run.epochs",
+        "optimizer.lr",
+        "optimizer.muon_lr",
+        "schedule",
+        "run.sharding",
+    }
+)
+"""What may change between the start of a run and its resuming; the rest would break its order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """How a run ended: steps done of those planned, and whether a signal ended it early."""
+
+    step: int
+    total_steps: int
+    stopped_by: str | None
+
+
+class Trainer:
+    """One training in one folder, from its newest good checkpoint on."""
+
+    def __init__(
+        self,
+        training: Training,
+        config: RunConfig,
+        folder: Path,
+        *,
+        ranks: Ranks,
+        watch: Watch,
+    ) -> None:
+        """Raises ConfigError for settings that don't fit together or differ from the run's own."""
+        if config.packing.rows_per_step % ranks.world_size:
+            raise ConfigError(
+                f"packing.rows_per_step {config.packing.rows_per_step} can't be shared by "
+                f"{ranks.world_size} processes; make it a multiple"
+            )
+        self._training = training
+        self._config = config
+        self._ranks = ranks
+        self.reporter = Reporter(watch)
+        run, samples = config.run, training.data.train
+        forward = BlockForward(training.drafter, recompute=run.recompute).to(ranks.device)
+        dtype = torch.bfloat16 if run.precision == "bfloat16" else None
+        mode = "none" if ranks.is_alone else run.sharding
+        self._parallel = parallelize(forward, ranks, mode, param_dtype=dtype)
+        self._optimizers = build_optimizers(self._parallel.model, config.optimizer, ranks)
+        self._ema = None if run.ema is None else Ema(self._parallel.model, run.ema)
+        self._parts = StepParts(
+            self._parallel.model,
+            training.drafter.config,
+            training.source,
+            BlockInputs(training.target, training.drafter.config.mask_token_id),
+            training.objective,
+            run.precision,
+            ranks.device,
+        )
+        self._evaluator = Evaluator(training, config.eval, config.packing)
+        self.checkpoints = Checkpoints(folder, keep_last=run.keep_last, keep_best=run.keep_best)
+        self.total_steps = run.steps or max(
+            1,
+            count_rows(
+                samples, config.packing, config.anchors, seed=run.seed, num_epochs=run.epochs
+            )
+            // config.packing.rows_per_step,
+        )
+        self._schedule = config.schedule.over(self.total_steps)
+        self.step = 0
+        self._saved_step: int | None = None
+        self._stream = self._open_stream(Place(0, 0))
+
+    def resume(self) -> int:
+        """Go on from the newest good checkpoint; returns its step, 0 without one."""
+        if self._ranks.is_main:
+            self.checkpoints.clear_leftovers()
+        snapshot = share(self.checkpoints.load_latest, self._ranks)
+        if snapshot is None:
+            return 0
+        check_settings(snapshot.settings, self._settings(), FREE_SETTINGS)
+        restore(self._trained(), snapshot)
+        self.step = self._saved_step = snapshot.progress.step
+        self._stream = self._open_stream(Place(snapshot.progress.epoch, snapshot.progress.position))
+        return self.step
+
+    def run(self, stop: StopRequest) -> RunResult:
+        """Train to the end, or until a signal asks to stop: then the state is saved first."""
+        if self.step == self.total_steps and any_rank(self._lacks_score(), self._ranks):
+            self._evaluate_when_due()  # the end was saved, but its evaluation did not finish
+        while self.step < self.total_steps:
+            self._take_step()
+            self._evaluate_when_due()
+            stopping = any_rank(stop.requested, self._ranks)
+            if stopping or self._is_due(self._config.run.save_every):
+                self.save()
+            if stopping:
+                # The signal may have reached another rank only.
+                name = stop.signal_name or signal.SIGTERM.name
+                return RunResult(step=self.step, total_steps=self.total_steps, stopped_by=name)
+        return RunResult(step=self.step, total_steps=self.total_steps, stopped_by=None)
+
+    def save(self) -> None:
+        """Write a checkpoint of the state after the last step, unless there is one already."""
+        if self._saved_step == self.step:
+            return  # writing it again would lose its score
+        progress = Progress(
+            step=self.step, epoch=self._stream.place.epoch, position=self._stream.place.position
+        )
+        snapshot = capture(self._trained(), progress, self._settings())
+        if self._ranks.is_main:
+            self.reporter.saved(self.checkpoints.save(snapshot))
+        self._saved_step = self.step
+        barrier(self._ranks)
+
+    def weights(self) -> dict[str, Tensor]:
+        """The drafter's tensors under their published names, whole, fp32, on the CPU: averaged
+        ones where a run keeps an average. All ranks have to call it."""
+        with self._averaged():
+            return published(
+                {
+                    name: whole(parameter.detach()).cpu().clone()
+                    for name, parameter in self._parallel.model.named_parameters()
+                }
+            )
+
+    def best_weights(self) -> tuple[int, dict[str, Tensor]]:
+        """The step with the best evaluation (the newest without any) and its tensors, read from
+        its checkpoint; only the main rank has the files."""
+        best = self.checkpoints.best()
+        steps = self.checkpoints.steps()
+        step = steps[-1] if best is None else best
+        snapshot = self.checkpoints.load(step)
+        return step, published(snapshot.model if snapshot.ema is None else snapshot.ema)
+
+    def simulate(self) -> EvalReport | None:
+        """Simulated acceptance over the held-out answers; None without any."""
+        with self._averaged():
+            report = self._evaluator.simulate(self.step, self._parts.draft)
+            # FSDP keeps what a forward gathered until a backward; the next step has other weights.
+            for module in self._parallel.model.modules():
+                if isinstance(module, FSDPModule):
+                    module.reshard()
+            return report
+
+    def decode(self) -> EvalReport | None:
+        """Real acceptance on the prompts of the recipe; the main rank decodes, others wait."""
+        tensors = self.weights()
+        report: EvalReport | None = None
+        if self._ranks.is_main:
+            report = self._evaluator.decode(self.step, tensors)
+        barrier(self._ranks)
+        return report
+
+    def _averaged(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._ema is None else self._ema.swapped_in()
+
+    def _take_step(self) -> None:
+        started = time.perf_counter()
+        rows = self._stream.take(self._config.packing.rows_per_step)
+        mine = rows[self._ranks.rank :: self._ranks.world_size]
+        factor = lr_factor(self.step, self._schedule)
+        self._optimizers.set_lr_factor(factor)
+        sums: StepSums | None = None
+        for index, row in enumerate(mine):
+            with self._parallel.micro_batch(last=index == len(mine) - 1):
+                added = self._train_row(row)
+            sums = added if sums is None else sums + added
+        assert sums is not None
+        sums = StepSums(all_reduce_sums(sums.values, self._ranks))
+        members = [self._training.data.train[i].row for row in rows for i in row.members]
+        norm = 0.0
+        if sums.weight > 0:
+            norm = self._parallel.finish_gradients(sums.weight, self._config.run.clip)
+            check_gradient_finite(norm, members, self.step)
+            self._optimizers.step()
+        self._optimizers.zero_grad()
+        if self._ema is not None:
+            self._ema.update()
+        self.step += 1
+        if self._ranks.is_main:
+            self.reporter.stepped(
+                StepReport.of(
+                    sums,
+                    step=self.step,
+                    total_steps=self.total_steps,
+                    epoch=rows[-1].epoch,
+                    lr=self._optimizers.lr,
+                    gradient_norm=norm,
+                    seconds=time.perf_counter() - started,
+                )
+            )
+
+    def _train_row(self, row: PackedRow) -> StepSums:
+        config, samples = self._config, self._training.data.train
+        batch = make_batch(
+            row,
+            samples,
+            config.anchors,
+            self._training.drafter.config.block_size,
+            seed=config.run.seed,
+        )
+        members = [sample.row for sample in batch.samples]
+        try:
+            sums = self._parts.train(batch)
+        except (RuntimeError, MemoryError) as error:
+            if is_out_of_memory(error):
+                raise out_of_memory(
+                    self.step, members, batch.num_tokens, batch.num_anchors
+                ) from error
+            raise
+        check_loss_finite(float(sums.values[0]), members, self.step)
+        return sums
+
+    def _evaluate_when_due(self) -> None:
+        last = self.step == self.total_steps
+        section = self._config.eval
+        reports: list[EvalReport | None] = []
+        if section.simulate_every and (last or self._is_due(section.simulate_every)):
+            reports.append(self.simulate())
+        if section.decode_every and (last or self._is_due(section.decode_every)):
+            reports.append(self.decode())
+        if not reports and not last:
+            return
+        # Kept by score, so what was evaluated has to be there to keep.
+        self.save()
+        if not self._ranks.is_main:
+            return
+        for report in reports:
+            if report is not None:
+                self.reporter.evaluated(report)
+        for report in reports:
+            if report is not None and report.kind == self._score_kind:
+                self.checkpoints.set_score(self.step, report.tau)
+
+    @property
+    def _score_kind(self) -> str:
+        """Which evaluations choose the best checkpoint: never of two kinds in one run."""
+        simulates = self._config.eval.simulate_every and len(self._training.data.heldout)
+        return "simulated" if simulates else "decoded"
+
+    def _lacks_score(self) -> bool:
+        return self._ranks.is_main and self.step not in self.checkpoints.scores()
+
+    def _is_due(self, every: int) -> bool:
+        return self.step % every == 0
+
+    def _settings(self) -> dict[str, object]:
+        """The recipe, and what tells its answers from others under the same name."""
+        return {**self._config.as_table(), "samples": digest_samples(self._training.data.train)}
+
+    def _trained(self) -> TrainedParts:
+        return TrainedParts(
+            model=self._parallel.model,
+            optimizers=self._optimizers,
+            ema=self._ema,
+            ranks=self._ranks,
+        )
+
+    def _open_stream(self, place: Place) -> RowStream:
+        config = self._config
+        return RowStream(
+            self._training.data.train,
+            config.packing,
+            config.anchors,
+            seed=config.run.seed,
+            place=place,
+        )
+
+
+def published(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors of a BlockForward under the names of checkpoints: `LayerForward` holds the published
+    layer as `layer`."""
+    return {name.replace(".layer.", ".", 1): tensor for name, tensor in tensors.items()}
