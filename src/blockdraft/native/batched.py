@@ -161,6 +161,6 @@ class RowGroups:
         sizes = [group.num_members for group in self._groups]
         parts = [
             group.attend(layer_idx, own, self._buffer)
-            for group, own in zip(self._groups, queries.split(sizes), strict=True)
+            for group, own in zip(self._groups, torch.split(queries, sizes), strict=True)
         ]
         return torch.cat((*parts, *others, self._pads)).index_select(0, self._places)
