@@ -164,6 +164,7 @@ def wait_for(out: Path, step: int, process: subprocess.Popen[str]) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.slow
 def test_a_killed_run_and_a_stopped_run_go_on_to_the_same_weights(
     pair: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -58,6 +58,7 @@ def tensors_of(snapshot: Snapshot) -> dict[str, Tensor]:
     return {**snapshot.model, **snapshot.optimizers, **(snapshot.ema or {})}
 
 
+@pytest.mark.slow
 def test_two_ranks_equal_one_and_resume_bit_for_bit(tmp_path: Path) -> None:
     start_ranks(2, tmp_path)
     losses = cast(dict[str, list[float]], json.loads((tmp_path / "losses.json").read_text()))

@@ -188,6 +188,7 @@ def start_ranks(world_size: int, *arguments: Path) -> None:
     assert all(process.returncode == 0 for process in processes), "\n".join(words)
 
 
+@pytest.mark.slow
 def test_two_ranks_equal_one_and_shards_equal_replicas(pair: Pair, tmp_path: Path) -> None:
     """The whole trainer over 20 steps: losses within 1e-5, and the same simulated figure."""
     start_ranks(2, *pair, tmp_path)
