@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -153,7 +153,9 @@ def print_profile(tokens: int, anchors: int, optimizer: str) -> None:
     step.run()
     with profile(activities=[ProfilerActivity.CPU]) as found:
         step.run()
-    sys.stdout.write(found.key_averages().table(sort_by="self_cpu_time_total", row_limit=15))
+    averages: object = found.key_averages()  # pyright: ignore[reportUnknownVariableType]: untyped
+    table = cast(Callable[..., str], getattr(averages, "table"))  # noqa: B009 - of an object
+    sys.stdout.write(table(sort_by="self_cpu_time_total", row_limit=15))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
