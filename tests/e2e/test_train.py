@@ -30,7 +30,9 @@ class TinyRuns(Protocol):
     @staticmethod
     def recipe_text(pair: tuple[Path, Path]) -> str: ...
     @staticmethod
-    def save_pair(folder: Path, *, count: int, packed: bool = False) -> tuple[Path, Path]: ...
+    def save_pair(
+        folder: Path, *, count: int, packed: bool = False, prefix: str = "c"
+    ) -> tuple[Path, Path]: ...
 
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "training"))
@@ -134,7 +136,7 @@ def test_simulated_and_real_figures_of_the_reloaded_drafter_agree(
     """T04, gates 5 and 10: over the held-out prompts themselves, up to the rounding of weights."""
     recipe, out = write_recipe(tmp_path, pair), tmp_path / "run"
     heldout = tmp_path / "heldout"
-    _, folder = tiny_runs.save_pair(heldout, count=16)
+    _, folder = tiny_runs.save_pair(heldout, count=16, prefix="h")
     more = (*LEARNS, f"data.heldout={folder}", "run.steps=20")
     arguments = ["train", str(recipe), "--out", str(out), "--device", "cpu", "--json"]
     assert main([*arguments, *overrides(*more)]) == 0

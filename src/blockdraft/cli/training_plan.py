@@ -4,11 +4,14 @@ No weights are loaded and nothing is written.
 """
 
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import torch
 
+from blockdraft.builtin import builtin_drafter_path
+from blockdraft.checkpoint import load_checkpoint
 from blockdraft.cli.console import emit, emit_json, say
 from blockdraft.cli.target_report import read_source_config
 from blockdraft.cli.training_run import read_recipe
@@ -34,10 +37,15 @@ def print_plan(args: Namespace) -> int:
     shape = read_shape(source, config.target.model)
     data = _data_size(args, config)
     drafter = _drafter_shape(config, source, shape)
+    setup = training_setup(config)
+    if config.run.steps is not None:
+        one_epoch = plan_training(drafter, shape, data, replace(setup, epochs=1))
+        rows = config.run.steps * config.packing.rows_per_step
+        setup = replace(setup, epochs=rows / one_epoch.rows_per_epoch)
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     say(f"measuring how fast this machine multiplies ({device})")
     peak = measured_peak(device=device)
-    rows = cost_rows(plan_training(drafter, shape, data, training_setup(config), peak=peak))
+    rows = cost_rows(plan_training(drafter, shape, data, setup, peak=peak))
     if args.json:
         emit_json({"recipe": args.recipe, "rows": [row._asdict() for row in rows]}, indent=2)
         return 0
@@ -93,6 +101,14 @@ def _data_size(args: Namespace, config: RunConfig) -> DataSize:
 
 def _drafter_shape(config: RunConfig, source: object, shape: TargetShape) -> DrafterConfig:
     """The drafter's shape; which token stands for a mask costs nothing."""
+    section = config.drafter
+    if section.is_continued:
+        found = load_checkpoint(builtin_drafter_path(section.init) or section.init).config
+        return replace(
+            found,
+            block_size=section.block_size or found.block_size,
+            draft_vocab_size=section.draft_vocab_size or found.draft_vocab_size,
+        )
     spec = TargetSpec(
         name=config.target.model,
         vocab_size=shape.vocab_size,

@@ -26,10 +26,14 @@ STEPS_BEFORE_ESTIMATE = 20
 
 
 class TrainingProgress:
-    """A `Watch` on stderr. `peak` is the measured speed of large products, all ranks together."""
+    """A `Watch` on stderr. `measure_peak` gives the speed of large products, all ranks together; it
+    is asked once, after the first step."""
 
-    def __init__(self, peak: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._peak = peak
+    def __init__(
+        self, measure_peak: Callable[[], float], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._measure_peak = measure_peak
+        self._peak: float | None = None
         self._clock = clock
         self._console = Console(stderr=True)
         self._bar: Progress | None = None
@@ -91,6 +95,8 @@ class TrainingProgress:
     def describe(self, report: StepReport) -> str:
         """One line of figures."""
         first, last = report.accuracy_by_position[0], report.accuracy_by_position[-1]
+        if self._peak is None:
+            self._peak = self._measure_peak()
         share = report.flops_per_second / self._peak
         return (
             f"loss {report.loss:.3f}, accuracy {first:.2f} .. {last:.2f}, "

@@ -21,6 +21,7 @@ from blockdraft.training.cost.machine import measured_peak
 from blockdraft.training.ranks.distributed import Ranks, barrier, joined_ranks
 from blockdraft.training.run.curves import draw_curves
 from blockdraft.training.run.export import DRAFTER_FOLDER, TrainedDrafter, export_drafter
+from blockdraft.training.run.lock import locked
 from blockdraft.training.run.metrics import METRICS_FILE, MetricsConfig, open_metrics, read_metrics
 from blockdraft.training.run.record import make_provenance, measured_at
 from blockdraft.training.run.setup import Training, prepare
@@ -66,7 +67,11 @@ def train(args: Namespace) -> int:
     with joined_ranks(device_type) as ranks, StopRequest() as stop:
         if not ranks.is_main:
             return _train(args, config, folder, ranks, stop, NoWatch())
-        with TrainingProgress(ranks.world_size * measured_peak(device=ranks.device)) as watch:
+
+        def peak() -> float:
+            return ranks.world_size * measured_peak(device=ranks.device)
+
+        with locked(folder), TrainingProgress(peak) as watch:
             return _train(args, config, folder, ranks, stop, watch)
 
 
@@ -84,6 +89,10 @@ def _train(
         watch.say(line)
     trainer = Trainer(training, config, folder, ranks=ranks, watch=watch)
     resumed = trainer.resume()
+    if resumed > trainer.total_steps:
+        raise ConfigError(
+            f"{folder} is at step {resumed} already, more than the {trainer.total_steps} asked for"
+        )
     if resumed:
         watch.say(f"going on after step {resumed} of {trainer.total_steps}")
     if ranks.is_main:
@@ -117,6 +126,8 @@ def describe_data(training: Training) -> list[str]:
         rows = ", ".join(str(row) for row in rejects.rows)
         more = " .." if rejects.count > len(rejects.rows) else ""
         lines.append(f"{rejects.count} answers: {reason} (rows {rows}{more})")
+    if any("licenses" not in manifest for manifest in training.data.answers.manifests):
+        lines.append("some answers have no manifest yet, so the card will lack their licenses")
     if not len(heldout):
         lines.append("nothing is held out, so nothing is simulated: raise data.heldout_share")
     if training.vocabulary is not None and len(heldout):
@@ -145,7 +156,7 @@ def _export(
         measured,
         steps=step,
         command=_command(args),
-        machine=describe_hardware(args.device or "cpu")._asdict(),
+        machine=describe_hardware(trainer.device.type)._asdict(),
     )
     made = TrainedDrafter(
         config=training.drafter.config,

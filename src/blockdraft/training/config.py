@@ -54,6 +54,8 @@ class DataSection:
     def __post_init__(self) -> None:
         if not self.answers:
             raise ConfigError("data.answers names no folder; give at least one")
+        if len(set(self.answers)) != len(self.answers):
+            raise ConfigError("data.answers names a folder twice; its answers would count double")
         if self.features and len(self.features) != len(self.answers):
             raise ConfigError(
                 f"data.features names {len(self.features)} caches for {len(self.answers)} folders "
@@ -73,14 +75,15 @@ class DrafterSection:
 
     `taps` empty = `num_taps` layers spread from the second to the third-last. `init`: scratch,
     target (copies of its layers `init_layers`, by default spread ones) or the folder or name of a
-    checkpoint, whose shape is then taken. `block_size` None = 16, or the checkpoint's.
+    checkpoint, whose shape is then taken. `num_layers` and `num_taps` None = 5, `block_size` None =
+    16, or the checkpoint's.
     `draft_vocab_size` None = the whole vocabulary, or the checkpoint's.
     `mask_token` is a token's text or id.
     """
 
-    num_layers: int = 5
+    num_layers: int | None = None
     block_size: int | None = None
-    num_taps: int = 5
+    num_taps: int | None = None
     taps: tuple[int, ...] = ()
     mask_token: str | int | None = None
     intermediate_size: int | None = None
@@ -96,9 +99,15 @@ class DrafterSection:
             ("num_layers", self.num_layers, 1),
             ("block_size", self.block_size, 2),
             ("num_taps", self.num_taps, 1),
+            ("intermediate_size", self.intermediate_size, 1),
         ):
             if value is not None and value < least:
                 raise ConfigError(f"drafter.{name} is {value}; give at least {least}")
+
+    @property
+    def is_continued(self) -> bool:
+        """Whether the first weights, and with them the shape, are a checkpoint's."""
+        return self.init not in ("scratch", "target")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +175,8 @@ class RunSection:
     wandb_project: str | None = None
 
     def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**63:
+            raise ConfigError(f"run.seed is {self.seed}; give 0 or more, below 2^63")
         if self.epochs < 1 or (self.steps is not None and self.steps < 1):
             raise ConfigError("a run needs at least 1 epoch, or 1 step")
         if not self.clip > 0:

@@ -10,7 +10,7 @@ from blockdraft.target.text import TextCodec
 from blockdraft.training.config import DrafterSection
 from blockdraft.training.initialize import spread_layers
 
-DEFAULT_BLOCK_SIZE = 16
+DEFAULT_LAYERS, DEFAULT_TAPS, DEFAULT_BLOCK_SIZE = 5, 5, 16
 """The paper's."""
 
 _WIDTHS_PER_HIDDEN = 3
@@ -24,17 +24,18 @@ def shape_drafter(
 
     Raises ConfigError for taps that are no layers and for layer kinds that do not fit.
     """
-    taps = section.taps or spread_layers(spec.num_layers, section.num_taps)
-    kinds = section.layer_types or ("full_attention",) * section.num_layers
-    if len(kinds) != section.num_layers:
+    num_layers = section.num_layers or DEFAULT_LAYERS
+    taps = section.taps or spread_layers(spec.num_layers, section.num_taps or DEFAULT_TAPS)
+    kinds = section.layer_types or ("full_attention",) * num_layers
+    if len(kinds) != num_layers:
         raise ConfigError(
-            f"drafter.layer_types names {len(kinds)} layers, num_layers is {section.num_layers}"
+            f"drafter.layer_types names {len(kinds)} layers, num_layers is {num_layers}"
         )
     width = section.intermediate_size or shape.intermediate_size
     return DrafterConfig(
         hidden_size=spec.hidden_size,
         intermediate_size=width or _WIDTHS_PER_HIDDEN * spec.hidden_size,
-        num_layers=section.num_layers,
+        num_layers=num_layers,
         num_heads=shape.num_heads,
         num_kv_heads=shape.num_kv_heads,
         head_dim=shape.head_dim,

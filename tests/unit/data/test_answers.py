@@ -152,7 +152,7 @@ def test_a_missing_turn_is_the_first() -> None:
         ({"turn": -1}, '"turn" must be'),
         ({"turn": True}, '"turn" must be'),
         ({"category": 3}, '"category" must be'),
-        ({"prompt_ids": []}, '"prompt_ids" must be'),
+        ({"prompt_ids": "text"}, '"prompt_ids" must be'),
         ({"answer_ids": [1.5]}, '"answer_ids" must be'),
         ({"answer_ids": [-1]}, '"answer_ids" must be'),
         ({"answer_ids": [2**31]}, '"answer_ids" must be'),

@@ -173,7 +173,7 @@ def test_a_failed_save_leaves_nothing(
         raise OSError("disk full")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(CheckpointError, match=r"disk full.*make room"):
         checkpoints.save(snapshot(20))
     monkeypatch.undo()
     assert [p.name for p in checkpoints.folder_of(10).parent.iterdir()] == ["step-00000010"]

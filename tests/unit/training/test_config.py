@@ -22,7 +22,7 @@ DATA = '[data]\nanswers = ["a"]\n'
 def test_everything_but_the_answers_has_a_default() -> None:
     config = parse_recipe(DATA, "r.toml")
     assert config.data.answers == ("a",)
-    assert (config.run.epochs, config.run.clip, config.drafter.num_layers) == (6, 1.0, 5)
+    assert (config.run.epochs, config.run.clip, config.drafter.num_layers) == (6, 1.0, None)
     assert config.loss.name == "ce" and config.drafter.block_size is None
 
 
@@ -51,7 +51,7 @@ def test_everything_but_the_answers_has_a_default() -> None:
         (f"{DATA}[drafter]\nblock_size = 1", "drafter.block_size is 1; give at least 2"),
         (f"{DATA}[drafter]\nmask_token = 1.5", "r.toml.drafter.mask_token is 1.5"),
         (f"{DATA}[loss]\nname = 'mse'", "name is 'mse'; give one of ce, kl, tv, lk"),
-        (f"{DATA}[anchors]\nstride = 0", "anchor stride is 0"),
+        (f"{DATA}[anchors]\nstride = 0", "anchors.stride is 0"),
         (f"{DATA}[packing]\nrow_tokens = 0", "row_tokens is 0"),
         (f"{DATA}[eval]\ndecode_every = 5", "eval.decode_every needs eval.prompts"),
         (f"{DATA}[eval]\nsimulate_every = -1", "eval intervals"),

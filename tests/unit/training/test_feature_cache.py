@@ -200,6 +200,10 @@ def test_features_of_other_answers_are_refused(tmp_path: Path) -> None:
         cache.features(plain_batch([SAMPLES[0], other]))
     with pytest.raises(ConfigError, match="sample row 1 is not in the feature cache"):
         cache.features(plain_batch([replace(SAMPLES[0], row=1)]))
+    cache.check_covers(SAMPLES)  # without reading a shard, so that a run can ask before it starts
+    for wrong in (other, replace(SAMPLES[0], row=1)):
+        with pytest.raises(ConfigError, match=f"sample row {wrong.row}"):
+            cache.check_covers([*SAMPLES, wrong])
 
 
 def test_damage_is_found_when_a_shard_is_first_read(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_other_answers_under_the_same_name_are_refused(tmp_path: Path) -> None:
     pair = save_pair(tmp_path, count=20)
     run(config_of(pair, "run.steps=2"), tmp_path / "run")
     save_answers(pair[1], [answer("more", (5, 6), (7, 8, 9))])
-    with pytest.raises(ConfigError, match="started with other settings: samples"):
+    with pytest.raises(ConfigError, match=r"started with other settings: .*samples"):
         run(config_of(pair, "run.steps=2"), tmp_path / "run")
 
 
@@ -131,7 +131,7 @@ def test_the_best_evaluated_checkpoint_is_kept_and_chosen(
     scores = ran.trainer.checkpoints.scores()
     taus = {report.step: report.tau for report in ran.watch.evaluations}
     assert taus.keys() == {2, 4, 6} and scores.items() <= taus.items()
-    best = max(taus, key=lambda step: (taus[step], -step))
+    best = max(taus, key=lambda step: (taus[step], step))
     assert ran.trainer.checkpoints.best() == best
     assert set(Checkpoints(tmp_path).steps()) == {best, 6}
     step, tensors = ran.trainer.best_weights()

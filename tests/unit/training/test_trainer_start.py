@@ -105,6 +105,8 @@ def test_a_run_can_start_from_a_checkpoint(pair: Pair, tmp_path: Path, size: int
     if size == 40:
         assert again.vocabulary is not None and training.vocabulary is not None
         assert torch.equal(again.vocabulary.ids, training.vocabulary.ids)
+    with pytest.raises(ConfigError, match=r"num_layers is 3, but the checkpoint .* has 1"):
+        prepared(config_of(pair, f"drafter.init={tmp_path / 'drafter'}", "drafter.num_layers=3"))
     begun = run(further, tmp_path / "further", training=again)
     assert begun.watch.losses[0] < ran.watch.losses[0] * 0.9, "not from scratch"
     wide = prepared(config_of(pair, f"drafter.init={tmp_path / 'drafter'}", "drafter.block_size=6"))
@@ -133,7 +135,10 @@ def test_a_run_can_start_from_layers_of_the_target(pair: Pair, tmp_path: Path) -
         (("drafter.init=target", "drafter.init_layers=[1, 2]"), "2 target layers for a drafter of"),
         (("drafter.draft_vocab_size=1000",), "draft vocabulary of 1000 tokens"),
         (("drafter.mask_token='<mask>'",), "give drafter.mask_token as an id"),
-        (("data.samples.max_tokens=200", "packing.row_tokens=10"), "raise it, or set a lower"),
+        (
+            ("data.samples.max_tokens=200", "packing.row_tokens=10"),
+            "raise it, or lower data.samples.max_tokens",
+        ),
         (("data.samples.categories=['none']",), "no usable answer .* 32 other category"),
         (("drafter.mask_token=0",), "embedding of mask token 0 is all zeros"),
         (("data.heldout=nowhere",), "nowhere holds no answers"),

@@ -137,6 +137,7 @@ def save_pair(
     max_new_tokens: int = 24,
     size: TinySize = SIZE,
     packed: bool = False,
+    prefix: str = "c",
 ) -> tuple[Path, Path]:
     """A target and its greedy answers to `count` random prompts, as two folders."""
     model = weak_attention_model(size=size, dtype=torch.float32)
@@ -145,7 +146,7 @@ def save_pair(
     prompts = random_prompts(count, vocab=size.vocab_size)
     texts = greedy_answers(model, prompts, max_new_tokens)
     made = [
-        answer(f"c{i}", prompt, text, category=("math", "chat")[i % 2])
+        answer(f"{prefix}{i}", prompt, text, category=("math", "chat")[i % 2])
         for i, (prompt, text) in enumerate(zip(prompts, texts, strict=True))
     ]
     return target, save_answers(folder / "answers", made, packed=packed)

@@ -25,9 +25,9 @@ class AnchorConfig:
 
     def __post_init__(self) -> None:
         if self.per_sample < 1:
-            raise ConfigError(f"anchors per sample is {self.per_sample}; give at least 1")
+            raise ConfigError(f"anchors.per_sample is {self.per_sample}; give at least 1")
         if self.stride < 1:
-            raise ConfigError(f"anchor stride is {self.stride}; give at least 1 token an anchor")
+            raise ConfigError(f"anchors.stride is {self.stride}; give at least 1 token an anchor")
 
 
 def valid_anchors(sample: Sample) -> range:

@@ -98,12 +98,12 @@ def check_fits(sample: Sample, count: int, packing: PackingConfig) -> None:
     if len(sample.ids) > packing.row_tokens:
         raise ConfigError(
             f"answer {sample.row} has {len(sample.ids)} tokens with its prompt, more than "
-            f"row_tokens {packing.row_tokens}: raise it, or set a lower max_sample_tokens"
+            f"row_tokens {packing.row_tokens}: raise it, or lower data.samples.max_tokens"
         )
     if count > packing.row_anchors:
         raise ConfigError(
             f"answer {sample.row} draws {count} anchors, more than row_anchors "
-            f"{packing.row_anchors}: raise it, or lower anchors per sample"
+            f"{packing.row_anchors}: raise it, or lower anchors.per_sample"
         )
 
 

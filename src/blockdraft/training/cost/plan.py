@@ -68,7 +68,7 @@ class TrainingSetup:
     `target_bytes` are those of one target weight.
     """
 
-    epochs: int = 1
+    epochs: float = 1
     row_tokens: int = 4096
     row_anchors: int = 512
     anchors_per_sample: int = 512

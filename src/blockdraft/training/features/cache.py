@@ -4,7 +4,7 @@
 answers are not in the cache; hashes of them are, so that features of other tokens are refused.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -104,6 +104,11 @@ class CachedFeatures:
                 f"the features of sample row {sample.row} in {self._folder} differ from the "
                 f"target's own by {difference:.0%}: the cache is of another target; {AGAIN}"
             )
+
+    def check_covers(self, samples: Iterable[Sample]) -> None:
+        """Raise ConfigError, naming the first one, unless all samples are cached as they are."""
+        for sample in samples:
+            self._place(sample)
 
     def verify(self, progress: Callable[[], None]) -> None:
         """Check the hash of every shard; ConfigError names the first damaged one."""

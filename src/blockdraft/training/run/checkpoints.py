@@ -19,7 +19,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import cast
@@ -40,7 +40,7 @@ _FORMAT = 1
 _STATE, _CHECKSUMS, _SCORE = "state.json", "checksums.json", "score.json"
 _PARTS = ("model", "optimizers", "ema", "rng")
 _NAME = re.compile(r"step-(\d{8,})")
-_UNFINISHED, _REMOVED = ".unfinished-", ".removed-"
+_UNFINISHED, _REMOVED, _DAMAGED = ".unfinished-", ".removed-", "damaged-"
 
 
 class Checkpoints:
@@ -88,6 +88,11 @@ class Checkpoints:
             if folder.exists():
                 self._remove(folder)
             unfinished.rename(folder)
+        except (OSError, SafetensorError) as error:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise CheckpointError(
+                f"can't write {folder} ({error}); make room, then the same command goes on"
+            ) from error
         except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
@@ -102,19 +107,36 @@ class Checkpoints:
     def load_latest(self) -> Snapshot | None:
         """The newest good snapshot, or None in a run without any folder.
 
-        Damaged ones are skipped with a warning; raises CheckpointError when all are.
+        Damaged ones are set aside with a warning; raises CheckpointError when all are.
         """
         steps = self.steps()
-        for step in reversed(steps):
-            try:
-                return self.load(step)
-            except CheckpointError as error:
-                _LOGGER.warning("skipping a damaged checkpoint: %s", error)
-        if steps:
+        snapshot = self._first_good(reversed(steps))
+        if snapshot is None and steps:
             raise CheckpointError(
                 f"{self._folder}: none of its {len(steps)} checkpoints is good; start a new run in"
                 " another folder"
             )
+        return snapshot
+
+    def load_best(self) -> Snapshot:
+        """The good snapshot with the best score, or the newest good one without any score.
+
+        Damaged ones are set aside with a warning; raises CheckpointError when none is good.
+        """
+        snapshot = self._first_good(self.scores()) or self.load_latest()
+        if snapshot is None:
+            raise CheckpointError(f"{self._folder} has no checkpoint; run the training first")
+        return snapshot
+
+    def _first_good(self, steps: Iterable[int]) -> Snapshot | None:
+        for step in list(steps):
+            try:
+                return self.load(step)
+            except CheckpointError as error:
+                _LOGGER.warning("setting a damaged checkpoint aside: %s", error)
+                # Under its own name it would count as one of those to keep.
+                folder = self.folder_of(step)
+                folder.rename(folder.with_name(f"{_DAMAGED}{folder.name}-{os.getpid()}"))
         return None
 
     def set_score(self, step: int, score: float) -> None:
@@ -126,13 +148,13 @@ class Checkpoints:
         self.prune()
 
     def scores(self) -> dict[int, float]:
-        """The evaluated steps and their scores, best first; equal ones oldest first."""
+        """The evaluated steps and their scores, best first; of equal ones the newest first."""
         found: dict[int, float] = {}
         for step in self.steps():
             score = _read_score(self.folder_of(step) / _SCORE)
             if score is not None:
                 found[step] = score
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+        return dict(sorted(found.items(), key=lambda item: (-item[1], -item[0])))
 
     def best(self) -> int | None:
         """The step with the best score, or None before any was evaluated."""

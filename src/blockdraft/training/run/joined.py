@@ -4,7 +4,7 @@ Rows count through all folders in the order of the recipe.
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -12,7 +12,6 @@ import torch
 
 from blockdraft.data.answers import Answer, AnswerTable
 from blockdraft.training.batches.batch import Batch, FeatureSource, Sample, TargetFeatures
-from blockdraft.training.batches.samples import SampleSet
 from blockdraft.training.features.cache import CachedFeatures, plain_batch
 
 
@@ -55,16 +54,15 @@ class JoinedFeatures:
             torch.cat([part.taps for part in parts]), torch.cat(finals) if finals else None
         )
 
-    def check_against(self, live: FeatureSource, samples: SampleSet) -> None:
-        """Raise ConfigError unless each cache is of the target that `live` runs."""
-        checked: set[int] = set()
+    def check_against(self, live: FeatureSource, samples: Iterable[Sample]) -> None:
+        """Raise ConfigError unless all samples are cached, from the target that `live` runs."""
+        compared: set[int] = set()
         for sample in samples:
             index = self._index(sample)
-            if index not in checked:
-                checked.add(index)
+            self._caches[index].check_covers([self._local(sample)])
+            if index not in compared:
+                compared.add(index)
                 self._caches[index].check_against(live, self._local(sample))
-            if len(checked) == len(self._caches):
-                return
 
     def _of(self, sample: Sample) -> TargetFeatures:
         return self._caches[self._index(sample)].features(plain_batch([self._local(sample)]))

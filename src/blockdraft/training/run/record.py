@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from blockdraft.training.config import RunConfig
+from blockdraft.training.features.format import fingerprint_of
 from blockdraft.training.run.setup import Training
 from blockdraft.training.vocabulary import DraftVocabulary
 
@@ -46,6 +47,11 @@ def make_provenance(
             "settings": config.as_table(),
         },
         "licenses": _licenses(training.data.answers.manifests),
+        "target_fingerprint": fingerprint_of(training.target),
+        "answers": [
+            {"answers": manifest.get("answers"), "files": manifest.get("files")}
+            for manifest in training.data.answers.manifests
+        ],
         "template": [manifest.get("template") for manifest in training.data.answers.manifests],
         "machine": dict(machine),
     }

@@ -6,6 +6,7 @@ first step.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -78,6 +79,7 @@ def read_data(config: RunConfig, vocab_size: int) -> TrainingData:
     rows = range(len(answers) if section.limit is None else min(section.limit, len(answers)))
     if section.heldout is not None:
         apart = AnswerTable.open(section.heldout)
+        _refuse_common(answers, apart, section.heldout)
         heldout_rows: tuple[int, ...] = ()
         chosen = tuple(range(min(len(apart), section.heldout_answers)))
         heldout = make_samples(apart, chosen, section.samples, vocab_size)
@@ -94,6 +96,17 @@ def read_data(config: RunConfig, vocab_size: int) -> TrainingData:
     return TrainingData(answers, train, heldout)
 
 
+def _refuse_common(answers: JoinedAnswers, apart: AnswerTable, name: str) -> None:
+    """Raise ConfigError when conversations that are held out are trained on as well."""
+    held = {answer.id for answer in apart}
+    common = next((i for i in range(len(answers)) if answers[i].id in held), None)
+    if common is not None:
+        raise ConfigError(
+            f"conversation {answers[common].id!r} is in data.heldout {name} and in data.answers: "
+            "what is trained on can't be held out; leave data.heldout out to split the answers"
+        )
+
+
 def why_none(samples: SampleSet) -> str:
     """The reasons for which answers were left out, with counts."""
     reasons = [f"{rejects.count} {reason}" for reason, rejects in samples.rejects.items()]
@@ -105,7 +118,7 @@ def prepare(config: RunConfig, device: torch.device, say: Say) -> Training:
     fit together."""
     target = load_training_target(config, device, say)
     data = read_data(config, target.spec.vocab_size)
-    if config.drafter.init not in ("scratch", "target"):
+    if config.drafter.is_continued:
         drafter, vocabulary = _from_checkpoint(config, target, data.train)
     else:
         drafter, vocabulary = _from_scratch(config, target, data.train, say)
@@ -157,7 +170,7 @@ def _from_scratch(
     shape = shape_drafter(section, target.spec, target.shape, mask_token_id)
     drafter = new_drafter(shape, config.run.seed)
     if section.init == "target":
-        count = section.num_layers
+        count = shape.num_layers
         layers = section.init_layers or spread_layers(target.spec.num_layers, count)
         say(f"starting from layers {', '.join(map(str, layers))} of the target")
         copy_target_layers(drafter, _target_tensors(config, target, say), layers)
@@ -181,6 +194,7 @@ def _from_checkpoint(
     source = str(builtin_drafter_path(section.init) or section.init)
     found = load_checkpoint(source, dtype=torch.float32)
     check_pair(found.config, target.spec)
+    _check_shape(section, found.config, source)
     if found.lm_head is not None or found.mask_embedding is not None:
         raise ConfigError(
             f"{source} has a head or a mask row of its own, which can't be trained further here"
@@ -193,6 +207,29 @@ def _from_checkpoint(
     drafter = BlockDrafter(shape)
     drafter.load_state_dict(dict(found.state), strict=True)
     return drafter, vocabulary
+
+
+def _check_shape(section: DrafterSection, found: DrafterConfig, source: str) -> None:
+    """Raise ConfigError when the recipe says something else than the checkpoint it starts from:
+    it would be ignored."""
+    pairs: dict[str, tuple[object, object]] = {
+        "num_layers": (section.num_layers, found.num_layers),
+        "num_taps": (section.num_taps, len(found.taps)),
+        "taps": (section.taps or None, found.taps),
+        "intermediate_size": (section.intermediate_size, found.intermediate_size),
+        "layer_types": (section.layer_types or None, found.layer_types),
+        "sliding_window": (section.sliding_window, found.sliding_window),
+        "is_causal": (section.is_causal, found.is_causal),
+        "init_layers": (section.init_layers or None, None),
+    }
+    if isinstance(section.mask_token, int):
+        pairs["mask_token"] = (section.mask_token, found.mask_token_id)
+    for name, (wanted, own) in pairs.items():
+        if wanted is not None and wanted != own:
+            raise ConfigError(
+                f"drafter.{name} is {wanted}, but the checkpoint {source} that the run starts from "
+                f"has {own}: leave it out, or start from scratch"
+            )
 
 
 def _kept_vocabulary(
@@ -231,5 +268,5 @@ def _source(
     for cache in caches:
         cache.require(shape.taps, final=final, fingerprint=fingerprint_of(target))
     joined = JoinedFeatures(caches, data.answers.first_rows)
-    joined.check_against(live, data.train)
+    joined.check_against(live, chain(data.train, data.heldout))
     return joined

@@ -20,6 +20,7 @@ from blockdraft.training.batches.packing import PackedRow, make_batch
 from blockdraft.training.batches.row_stream import Place, RowStream, count_rows
 from blockdraft.training.batches.samples import digest_samples
 from blockdraft.training.config import RunConfig
+from blockdraft.training.features.format import fingerprint_of
 from blockdraft.training.forward import BlockForward
 from blockdraft.training.optim.ema import Ema
 from blockdraft.training.optim.optimizers import build_optimizers
@@ -131,6 +132,11 @@ class Trainer:
         self._saved_step: int | None = None
         self._stream = self._open_stream(Place(0, 0))
 
+    @property
+    def device(self) -> torch.device:
+        """Where this rank trains."""
+        return self._ranks.device
+
     def resume(self) -> int:
         """Go on from the newest good checkpoint; returns its step, 0 without one."""
         if self._ranks.is_main:
@@ -187,11 +193,11 @@ class Trainer:
     def best_weights(self) -> tuple[int, dict[str, Tensor]]:
         """The step with the best evaluation (the newest without any) and its tensors, read from
         its checkpoint; only the main rank has the files."""
-        best = self.checkpoints.best()
-        steps = self.checkpoints.steps()
-        step = steps[-1] if best is None else best
-        snapshot = self.checkpoints.load(step)
-        return step, published(snapshot.model if snapshot.ema is None else snapshot.ema)
+        snapshot = self.checkpoints.load_best()
+        averages = dict(snapshot.ema or snapshot.model)
+        # The state of an average holds more than the averages.
+        tensors = {name: averages.get(name, tensor) for name, tensor in snapshot.model.items()}
+        return snapshot.progress.step, published(tensors)
 
     def simulate(self) -> EvalReport | None:
         """Simulated acceptance over the held-out answers; None without any."""
@@ -307,7 +313,13 @@ class Trainer:
 
     def _settings(self) -> dict[str, object]:
         """The recipe, and what tells its answers from others under the same name."""
-        return {**self._config.as_table(), "samples": digest_samples(self._training.data.train)}
+        data = self._training.data
+        return {
+            **self._config.as_table(),
+            "samples": digest_samples(data.train),
+            "heldout_samples": digest_samples(data.heldout),
+            "target_fingerprint": fingerprint_of(self._training.target),
+        }
 
     def _trained(self) -> TrainedParts:
         return TrainedParts(
