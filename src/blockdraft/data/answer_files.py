@@ -91,9 +91,13 @@ def is_finished(folder: Path) -> bool:
     return bool(packed_files(folder)) and not (folder / LOG_FILE).exists()
 
 
+Fields = Mapping[str, object] | Callable[[frozenset[str]], Mapping[str, object]]
+"""What a manifest says besides the counts; a function gets the ids of all packed conversations."""
+
+
 def pack(
     folder: Path,
-    fields: Mapping[str, object],
+    fields: Fields,
     *,
     vocab_size: int | None = None,
     rank: Rank | None = None,
@@ -102,8 +106,8 @@ def pack(
     """Turn the log of `folder` into packed columns and a manifest, then remove it.
 
     `rank` orders the answers (default: as they are in the log) and leaves some out; the first of
-    several with the same key stays. The manifest is `fields` and what the answers themselves say.
-    A run that dies in here finds its log again. Raises ConfigError for an empty or damaged log and
+    several with the same key stays. The manifest is `fields`, which may depend on which
+    conversations are in it, and what the answers themselves say. A run that dies in here finds its log again. Raises ConfigError for an empty or damaged log and
     for an id outside of `vocab_size`.
     """
     log = folder / LOG_FILE
@@ -121,8 +125,9 @@ def pack(
     short = (largest + 1 if vocab_size is None else vocab_size) <= 1 << 16
     answers = (chunks[chunk][row] for chunk, row in places)
     files = write_shards(folder, answers, len(places), short=short, shard_answers=shard_answers)
+    ids = frozenset(chunks[chunk][row].id for chunk, row in places)
     manifest = {
-        **fields,
+        **(fields(ids) if callable(fields) else fields),
         "answers": count_answers(chunks[chunk][row] for chunk, row in places),
         "id_type": "uint16" if short else "int32",
         "files": {file.name: sha256_of(file) for file in files},

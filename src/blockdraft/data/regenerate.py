@@ -258,17 +258,22 @@ class Regeneration:
                 return None
             return place << 20 | answer.turn
 
-        conversations = [row.conversation for row in self._files.rows]
-        fields = {
-            "made_by": "blockdraft data regenerate",
-            **self._settings(),
-            "notes": self._source.notes(),
-            "adopted_log": adopted,
-            "licenses": _counted(conversation.license for conversation in conversations),
-            "sources": _counted(conversation.source for conversation in conversations),
-            "counts": {**self._tally.as_dict(), "loops_dropped": len(dropped)},
-            "problems": [problem._asdict() for problem in self._tally.shown],
-        }
+        def fields(packed_ids: frozenset[str]) -> dict[str, object]:
+            # Licenses of what is there, not of all that was asked.
+            answered = [
+                row.conversation for row in self._files.rows if row.conversation.id in packed_ids
+            ]
+            return {
+                "made_by": "blockdraft data regenerate",
+                **self._settings(),
+                "notes": self._source.notes(),
+                "adopted_log": adopted,
+                "licenses": _counted(conversation.license for conversation in answered),
+                "sources": _counted(conversation.source for conversation in answered),
+                "counts": {**self._tally.as_dict(), "loops_dropped": len(dropped)},
+                "problems": [problem._asdict() for problem in self._tally.shown],
+            }
+
         pack(self._folder, fields, vocab_size=self._vocab_size, rank=rank)
 
 
