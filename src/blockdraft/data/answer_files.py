@@ -107,8 +107,8 @@ def pack(
 
     `rank` orders the answers (default: as they are in the log) and leaves some out; the first of
     several with the same key stays. The manifest is `fields`, which may depend on which
-    conversations are in it, and what the answers themselves say. A run that dies in here finds its log again. Raises ConfigError for an empty or damaged log and
-    for an id outside of `vocab_size`.
+    conversations are in it, and what the answers themselves say. A run that dies in here finds its
+    log again. Raises ConfigError for an empty or damaged log and for an id outside of `vocab_size`.
     """
     log = folder / LOG_FILE
     cut_torn_line(log)
