@@ -4,6 +4,7 @@ It holds no fixtures of one package; those stand beside the tests that use them.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,13 @@ def install_shape_checks() -> None:
     jaxtyping.install_import_hook(list(SHAPE_CHECKED), "beartype.beartype")
 
 
+def take_interrupts() -> None:
+    """Ctrl-C acts here and in processes started from here, also where tests run in a background
+    job of a shell, which ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def choose_hypothesis_profile() -> None:
     """Few examples at the desk; more, and the same ones each time, where `CI` is set."""
     relaxed = [HealthCheck.too_slow]
@@ -41,6 +49,7 @@ def choose_hypothesis_profile() -> None:
 
 
 install_shape_checks()
+take_interrupts()
 choose_hypothesis_profile()
 
 
