@@ -1,15 +1,12 @@
 """Two gloo ranks against one: replicas and shards, both optimizers, clipping, resuming."""
 
 import json
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import cast
 
 import pytest
 import torch
+from rank_processes import start_ranks
 from torch import Tensor
 
 from blockdraft.errors import ConfigError
@@ -19,35 +16,6 @@ from blockdraft.training.run.state import Snapshot
 
 WORKER = Path(__file__).with_name("ranks_worker.py")
 END = 20
-
-
-def start_ranks(world_size: int, out: Path) -> None:
-    """Run the worker as torchrun would, and fail with its words if it fails."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = cast(tuple[str, int], free.getsockname())[1]
-    environment = {
-        **os.environ,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": str(world_size),
-        "OMP_NUM_THREADS": "1",
-    }
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(WORKER), str(out)],
-            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(world_size)
-    ]
-    try:
-        words = [process.communicate(timeout=120)[1] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert all(process.returncode == 0 for process in processes), "\n".join(words)
 
 
 def end_of(folder: Path) -> Snapshot:
@@ -60,22 +28,24 @@ def tensors_of(snapshot: Snapshot) -> dict[str, Tensor]:
 
 @pytest.mark.slow
 def test_two_ranks_equal_one_and_resume_bit_for_bit(tmp_path: Path) -> None:
-    start_ranks(2, tmp_path)
-    losses = cast(dict[str, list[float]], json.loads((tmp_path / "losses.json").read_text()))
+    ranks = tmp_path / "ranks"
+    ranks.mkdir()
+    start_ranks(WORKER, 2, ranks)
+    losses = cast(dict[str, list[float]], json.loads((ranks / "losses.json").read_text()))
     for optimizer in ("muon", "adamw"):
         alone = losses[f"none-{optimizer}"]
         assert len(alone) == END
-        expected = tensors_of(end_of(tmp_path / f"none-{optimizer}"))
+        expected = tensors_of(end_of(ranks / f"none-{optimizer}"))
         for mode in ("ddp", "fsdp"):
             name = f"{mode}-{optimizer}"
             assert losses[name] == pytest.approx(alone, rel=1e-5), name
-            straight = end_of(tmp_path / name)
+            straight = end_of(ranks / name)
             found = tensors_of(straight)
             assert found.keys() == expected.keys()
             for key, tensor in expected.items():
                 assert found[key].shape == tensor.shape, key
 
-            again = end_of(tmp_path / f"{name}-resumed")
+            again = end_of(ranks / f"{name}-resumed")
             assert losses[f"{name}-resumed"] == losses[name][10:], name
             for key, tensor in found.items():
                 assert torch.equal(tensor, tensors_of(again)[key]), (name, key)

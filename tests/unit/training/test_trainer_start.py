@@ -1,15 +1,12 @@
 """What a training starts from, what it is refused for, and what it reaches: overfit, by ranks."""
 
 import json
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import cast
 
 import pytest
 import torch
+from rank_processes import start_ranks
 from tiny_runs import (
     Recorder,
     answer,
@@ -164,46 +161,19 @@ def test_answers_of_another_target_leave_nothing_to_train_on(pair: Pair, tmp_pat
         prepared(config_of((pair[0], bad), "data.heldout_share=0.0"))
 
 
-def start_ranks(world_size: int, *arguments: Path) -> None:
-    """Run the worker as torchrun would, and fail with its words if it fails."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = cast(tuple[str, int], free.getsockname())[1]
-    environment = {
-        **os.environ,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": str(world_size),
-        "OMP_NUM_THREADS": "1",
-    }
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(WORKER), *map(str, arguments)],
-            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(world_size)
-    ]
-    try:
-        words = [process.communicate(timeout=150)[1] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert all(process.returncode == 0 for process in processes), "\n".join(words)
-
-
 @pytest.mark.slow
 def test_two_ranks_equal_one_and_shards_equal_replicas(pair: Pair, tmp_path: Path) -> None:
     """The whole trainer over 20 steps: losses within 1e-5, and the same simulated figure."""
-    start_ranks(2, *pair, tmp_path)
-    found = cast("dict[str, list[list[float]]]", json.loads((tmp_path / "losses.json").read_text()))
+    ranks = tmp_path / "ranks"
+    ranks.mkdir()
+    start_ranks(WORKER, 2, ranks, *pair)
+    found = cast("dict[str, list[list[float]]]", json.loads((ranks / "losses.json").read_text()))
     losses, taus = found["one"]
     assert len(losses) == 20 and losses[-1] < losses[0]
     for mode in ("ddp", "fsdp"):
         assert found[mode][0] == pytest.approx(losses, rel=1e-5), mode
         assert found[mode][1] == pytest.approx(taus, rel=0.02), mode
-    expected = Checkpoints(tmp_path / "one").load(20).model
+    expected = Checkpoints(ranks / "one").load(20).model
     for mode in ("ddp", "fsdp"):
-        for name, tensor in Checkpoints(tmp_path / mode).load(20).model.items():
+        for name, tensor in Checkpoints(ranks / mode).load(20).model.items():
             torch.testing.assert_close(tensor, expected[name], rtol=1e-3, atol=1e-4)
