@@ -3,11 +3,11 @@
 It only picks one of them; each is a module of its own.
 """
 
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from typing import Protocol
 
 from blockdraft.cli import data_features, data_prepare, data_regenerate, data_self_prompt
+from blockdraft.cli.commands import Command, add_commands
 
 SUMMARY = "make training data: prompts, the target's answers, features"
 EPILOG = """examples:
@@ -16,23 +16,7 @@ EPILOG = """examples:
 """
 
 
-class Subcommand(Protocol):
-    """What the module of a command below `data` has."""
-
-    @property
-    def SUMMARY(self) -> str: ...
-
-    @property
-    def EPILOG(self) -> str: ...
-
-    @staticmethod
-    def add_arguments(parser: ArgumentParser) -> None: ...
-
-    @staticmethod
-    def run(args: Namespace) -> int: ...
-
-
-SUBCOMMANDS: dict[str, Subcommand] = {
+SUBCOMMANDS: dict[str, Command] = {
     "prepare": data_prepare,
     "self-prompt": data_self_prompt,
     "regenerate": data_regenerate,
@@ -41,24 +25,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, command in SUBCOMMANDS.items():
-        subparser = subparsers.add_parser(
-            name,
-            help=command.SUMMARY,
-            description=f"{command.SUMMARY[0].upper()}{command.SUMMARY[1:]}.",
-            epilog=command.EPILOG,
-            formatter_class=RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        command.add_arguments(subparser)
-        subparser.add_argument(
-            "--traceback",
-            action="store_true",
-            default=SUPPRESS,
-            help="show where an error came from",
-        )
-        subparser.set_defaults(run_data=command.run)
+    add_commands(parser, SUBCOMMANDS, "run_data")
 
 
 def run(args: Namespace) -> int:

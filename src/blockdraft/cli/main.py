@@ -10,14 +10,15 @@ import logging
 import os
 import sys
 import traceback
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from blockdraft import __version__
 from blockdraft.cli import data, demo, generate, inspect, models, train, verify
 from blockdraft.cli import eval as evaluate
+from blockdraft.cli.commands import Command, add_commands, add_traceback_flag
 from blockdraft.cli.console import say
 from blockdraft.errors import (
     DrafterError,
@@ -49,22 +50,6 @@ exit codes:
 """
 
 NOT_THE_USERS_MISTAKE = (NumericsError, DrafterError, EngineFault, FetchError, TrainingFault)
-
-
-class Command(Protocol):
-    """What a subcommand's module has."""
-
-    @property
-    def SUMMARY(self) -> str: ...
-
-    @property
-    def EPILOG(self) -> str: ...
-
-    @staticmethod
-    def add_arguments(parser: ArgumentParser) -> None: ...
-
-    @staticmethod
-    def run(args: Namespace) -> int: ...
 
 
 COMMANDS: dict[str, Command] = {
@@ -120,27 +105,9 @@ def build_parser() -> ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"blockdraft {__version__}")
     parser.set_defaults(traceback=False)
-    _add_traceback_flag(parser)
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, command in COMMANDS.items():
-        subparser = subparsers.add_parser(
-            name,
-            help=command.SUMMARY,
-            description=f"{command.SUMMARY[0].upper()}{command.SUMMARY[1:]}.",
-            epilog=command.EPILOG,
-            formatter_class=RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        command.add_arguments(subparser)
-        _add_traceback_flag(subparser)
-        subparser.set_defaults(run=command.run)
+    add_traceback_flag(parser)
+    add_commands(parser, COMMANDS, "run")
     return parser
-
-
-def _add_traceback_flag(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--traceback", action="store_true", default=SUPPRESS, help="show where an error came from"
-    )
 
 
 def report(error: BaseException, text: str, *, code: int, full: bool) -> int:

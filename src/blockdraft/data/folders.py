@@ -3,13 +3,13 @@
 It knows no file in it except the manifest, by which it tells folders of ours from others.
 """
 
-import os
 import shutil
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from blockdraft.data.durable import sync
 from blockdraft.data.manifest import MANIFEST_FILE
 from blockdraft.errors import ConfigError
 
@@ -49,12 +49,12 @@ def new_folder(folder: Path, *, overwrite: bool = False) -> Generator[Path, None
         yield unfinished
         unfinished.chmod(0o755)  # mkdtemp makes it private
         for path in unfinished.iterdir():
-            _sync(path)
+            sync(path)
         _put_in_place(unfinished, folder)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
-    _sync(folder.parent)
+    sync(folder.parent)
 
 
 def _put_in_place(unfinished: Path, folder: Path) -> None:
@@ -69,11 +69,3 @@ def _put_in_place(unfinished: Path, folder: Path) -> None:
         old.rename(folder)
         raise
     shutil.rmtree(old)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

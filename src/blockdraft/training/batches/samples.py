@@ -108,6 +108,10 @@ class SampleSet(Sequence[Sample]):
     def __len__(self) -> int:
         return len(self._rows)
 
+    def row_of(self, index: int) -> int:
+        """The row of a sample, without making it."""
+        return self._rows[index]
+
     @overload
     def __getitem__(self, index: int) -> Sample: ...
     @overload

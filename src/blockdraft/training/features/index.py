@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
+from blockdraft.data.durable import sync
 from blockdraft.errors import ConfigError
 from blockdraft.training.features.format import FeatureKind, parse_feature_dtype
 
@@ -60,7 +61,7 @@ def write_index(folder: Path, index: FeatureIndex) -> None:
         file.flush()
         os.fsync(file.fileno())
     unfinished.replace(folder / INDEX_FILE)
-    sync_folder(folder)
+    sync(folder)
 
 
 def read_index(folder: Path) -> FeatureIndex | None:
@@ -78,15 +79,6 @@ def read_index(folder: Path) -> FeatureIndex | None:
         raise ConfigError(
             f"{path} is no index of this version ({type(error).__name__}: {error}): {AGAIN}"
         ) from error
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in `folder` last through a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _parse(value: object) -> FeatureIndex:

@@ -10,7 +10,6 @@ Tensors of a shard, a row for each token:
     final.scale    [tokens, 1]               likewise
 """
 
-import hashlib
 import os
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast
@@ -20,10 +19,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]: bare PathLike
 from torch import Tensor
 
+from blockdraft.data.durable import sync
+from blockdraft.data.manifest import sha256_of
 from blockdraft.errors import ConfigError
 from blockdraft.training.batches.batch import TargetFeatures
 from blockdraft.training.features.format import STORED, FeatureKind, Stored, encode
-from blockdraft.training.features.index import AGAIN, ShardEntry, sync_folder
+from blockdraft.training.features.index import AGAIN, ShardEntry
 
 _READ_BYTES = 1 << 20
 
@@ -77,7 +78,7 @@ def write_shard(path: Path, tensors: dict[str, Tensor]) -> WrittenFile:
             os.fsync(file.fileno())
         written = WrittenFile(unfinished.stat().st_size, sha256_of(unfinished))
         unfinished.replace(path)
-        sync_folder(path.parent)
+        sync(path.parent)
     except (OSError, SafetensorError) as error:
         raise ConfigError(
             f"{path} can't be written ({error}): make room or choose another folder; the same "
@@ -86,15 +87,6 @@ def write_shard(path: Path, tensors: dict[str, Tensor]) -> WrittenFile:
     finally:
         unfinished.unlink(missing_ok=True)
     return written
-
-
-def sha256_of(path: Path) -> str:
-    """Hex digits of the hash of a whole file."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(_READ_BYTES):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 def check_size(folder: Path, entry: ShardEntry) -> None:

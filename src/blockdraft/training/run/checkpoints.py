@@ -11,7 +11,6 @@ It knows no live models and no ranks: only the main rank uses it. Layout of a ru
     .unfinished-*, .removed-* left by a killed process; cleared at the next start
 """
 
-import hashlib
 import json
 import logging
 import math
@@ -31,6 +30,8 @@ from safetensors.torch import (
 )
 from torch import Tensor
 
+from blockdraft.data.durable import sync
+from blockdraft.data.manifest import sha256_of
 from blockdraft.errors import CheckpointError, ConfigError
 from blockdraft.training.run.state import Settings, Snapshot, parse_progress
 
@@ -96,7 +97,7 @@ class Checkpoints:
         except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
-        _sync(self._folder)
+        sync(self._folder)
         self.prune()
         return folder
 
@@ -144,7 +145,7 @@ class Checkpoints:
         folder = self.folder_of(step)
         _write_file(folder / f"{_SCORE}.new", json.dumps({"score": score}))
         (folder / f"{_SCORE}.new").rename(folder / _SCORE)
-        _sync(folder)
+        sync(folder)
         self.prune()
 
     def scores(self) -> dict[int, float]:
@@ -181,7 +182,7 @@ def _write(folder: Path, snapshot: Snapshot) -> None:
         if tensors is not None:
             path = folder / f"{part}.safetensors"
             save_file({n: t.contiguous() for n, t in tensors.items()}, path)
-            _sync(path)
+            sync(path)
     about = {
         "format": _FORMAT,
         "progress": asdict(snapshot.progress),
@@ -189,9 +190,9 @@ def _write(folder: Path, snapshot: Snapshot) -> None:
         "world_size": snapshot.world_size,
     }
     _write_file(folder / _STATE, json.dumps(about, indent=2))
-    sums = {path.name: _checksum(path) for path in sorted(folder.iterdir())}
+    sums = {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
     _write_file(folder / _CHECKSUMS, json.dumps(sums, indent=2))
-    _sync(folder)
+    sync(folder)
 
 
 def _read(folder: Path) -> Snapshot:
@@ -229,7 +230,7 @@ def _verify(folder: Path) -> None:
         odd = sorted(present ^ sums.keys())[0]
         raise CheckpointError(f"{folder} is damaged ({odd} is missing or foreign); remove it")
     for name, expected in sums.items():
-        if _checksum(folder / name) != expected:
+        if sha256_of(folder / name) != expected:
             raise CheckpointError(f"{folder} is damaged (checksum of {name}); remove it")
 
 
@@ -249,20 +250,6 @@ def _read_score(path: Path) -> float | None:
     return float(score) if isinstance(score, int | float) and math.isfinite(score) else None
 
 
-def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _write_file(path: Path, text: str) -> None:
     path.write_text(f"{text}\n", encoding="utf-8")
-    _sync(path)
-
-
-def _sync(path: Path) -> None:
-    """Have the disk hold what was written to a file, or which names a folder has."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(path)

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from blockdraft.checkpoint import DrafterCheckpoint, save_checkpoint
+from blockdraft.checkpoint.provenance import PROVENANCE_FILE
 from blockdraft.drafter import DrafterConfig
 from blockdraft.training.vocabulary import DraftVocabulary
 
 DRAFTER_FOLDER = "drafter"
-PROVENANCE_FILE = "provenance.json"
 CARD_FILE = "README.md"
 
 

@@ -21,11 +21,8 @@ class JoinedAnswers:
     def __init__(self, tables: Sequence[AnswerTable]) -> None:
         self._tables = tuple(tables)
         self._ends = list(accumulate(len(table) for table in tables))
-
-    @property
-    def first_rows(self) -> tuple[int, ...]:
+        self.first_rows = (0, *self._ends[:-1])
         """The row of the first answer of each folder."""
-        return (0, *self._ends[:-1])
 
     @property
     def manifests(self) -> tuple[Mapping[str, object], ...]:

@@ -6,6 +6,7 @@ Assembles values only; `export.py` writes them.
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from blockdraft.checkpoint.provenance import TAU_KEY
 from blockdraft.training.config import RunConfig
 from blockdraft.training.features.format import fingerprint_of
 from blockdraft.training.run.setup import Training
@@ -33,7 +34,7 @@ def make_provenance(
     tau = measured.get("decoded, all", measured.get("simulated, all"))
     return {
         "schema": SCHEMA,
-        "acceptance_length": tau,
+        TAU_KEY: tau,
         "measured": dict(measured),
         "drafter": _drafter(training, training.vocabulary),
         "training": {

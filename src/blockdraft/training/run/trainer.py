@@ -234,7 +234,7 @@ class Trainer:
             sums = added if sums is None else sums + added
         assert sums is not None
         sums = StepSums(all_reduce_sums(sums.values, self._ranks))
-        members = [self._training.data.train[i].row for row in rows for i in row.members]
+        members = [self._training.data.train.row_of(i) for row in rows for i in row.members]
         norm = 0.0
         if sums.weight > 0:
             norm = self._parallel.finish_gradients(sums.weight, self._config.run.clip)
