@@ -9,11 +9,11 @@ import torch
 from packed import CONFIG
 
 from blockdraft.checkpoint import load_checkpoint
+from blockdraft.checkpoint.provenance import PROVENANCE_FILE
 from blockdraft.training.initialize import new_drafter
 from blockdraft.training.run import export
 from blockdraft.training.run.export import (
     CARD_FILE,
-    PROVENANCE_FILE,
     TrainedDrafter,
     export_drafter,
     render_card,

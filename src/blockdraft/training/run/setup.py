@@ -158,9 +158,9 @@ def _from_scratch(
 ) -> tuple[BlockDrafter, DraftVocabulary | None]:
     section = config.drafter
     vocabulary = _vocabulary(section.draft_vocab_size, target, samples)
-    mask_token_id = choose_mask_token(
-        section.mask_token, target.spec, target.text, lambda: _used(samples)
-    )
+    # Reads all answers, so only where a token has to be chosen.
+    used: frozenset[int] = _used(samples) if section.mask_token is None else frozenset()
+    mask_token_id = choose_mask_token(section.mask_token, target.spec, target.text, used)
     if not bool(target.embed(torch.tensor([mask_token_id])).any()):
         # Its queries would be zero, so that all slots of a block say the same.
         raise ConfigError(
