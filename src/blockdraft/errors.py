@@ -40,5 +40,13 @@ class EngineFault(Error):
     """A step of the engine failed; its requests are lost, those that wait go on."""
 
 
+class Overloaded(Error):
+    """As many requests wait as may wait; the same request can be served a little later."""
+
+
+class Draining(Error):
+    """The server is shutting down: it takes no new requests, or gave up one that was left."""
+
+
 class FetchError(Error):
     """A model that has to be downloaded once could not be fetched."""

@@ -231,6 +231,7 @@ PARAMS = st.builds(
     stop=st.sampled_from([(), (), ("\x04\x05",), ("\x06", "\x01\x02")]),
     ignore_eos=st.booleans(),
     logprobs=st.sampled_from([None, 0, 2]),
+    max_draft_tokens=st.sampled_from([None, None, 0, 1, 3]),
     repetition_penalty=st.sampled_from([1.0, 1.0, 1.3]),
     frequency_penalty=st.sampled_from([0.0, 0.0, 0.5]),
     logit_bias=st.sampled_from([{}, {}, {3: 1.5}]),

@@ -166,6 +166,7 @@ def add_sampling_args(parser: ArgumentParser) -> None:
     add("--frequency-penalty", float, "the same, times their number (default: 0)")
     add("--min-tokens", int, "no stop before so many tokens (default: 0)")
     add("--seed", int, "makes sampling repeatable, whatever the drafter (default: a random one)")
+    add("--max-draft-tokens", int, "at most so many drafts a step; 0 = plain (default: no limit)")
     group.add_argument(
         "--law",
         choices=("argmax", "sampled"),

@@ -30,7 +30,8 @@ class Commit:
     `num_drafted` of them, the first ones, are accepted drafts; the last one otherwise comes from
     the target itself. `text` is the text that may be shown now: whole characters, cut before a
     stop, so it may lag behind the ids. `logprobs` has an entry for each id, or is empty when not
-    asked for. `stats` cover the request so far.
+    asked for. `stats` cover the request so far. `num_cached` tokens of the prompt were not computed
+    for this request: an earlier one had left their keys and values behind.
     """
 
     ids: tuple[int, ...]
@@ -39,6 +40,7 @@ class Commit:
     logprobs: tuple[TokenLogprobs, ...]
     stats: AcceptanceStats
     finish_reason: FinishReason | None
+    num_cached: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

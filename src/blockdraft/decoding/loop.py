@@ -77,7 +77,7 @@ def decode(
         # Draft: one drafter pass proposes the tokens after the anchor.
         anchor = emission.ids[-1]
         position = len(emission.ids)
-        width = min(block_size, emission.remaining)
+        width = min(block_size, params.widest_block(emission.remaining))
         block = NO_DRAFT
         if width > 1:
             draft = draft_state.propose(anchor, width)

@@ -29,7 +29,8 @@ class SamplingParams:
     which `ignore_eos` switches off. `stop` strings are looked for in the decoded text.
     `bad_words` are token sequences that may not appear in the output. `min_tokens` is how many
     tokens come before any stop is allowed. `logprobs` None = off, 0 = of the emitted token, n = of
-    the n most likely ones too. `processors` make extra `RowProcessor`s, one fresh set a request.
+    the n most likely ones too. `max_draft_tokens` caps the drafts of a step (None = as many as the
+    drafter has, 0 = plain decoding of this request). `processors` make extra `RowProcessor`s, one fresh set a request.
     """
 
     max_new_tokens: int = 256
@@ -51,6 +52,7 @@ class SamplingParams:
     seed: int | None = None
     logprobs: int | None = None
     law: Law = "argmax"
+    max_draft_tokens: int | None = None
     processors: tuple[Callable[[], RowProcessor], ...] = ()
 
     def __post_init__(self) -> None:
@@ -75,6 +77,8 @@ class SamplingParams:
             _whole("seed", self.seed, 0, MAX_SEED)
         if self.logprobs is not None:
             _whole("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+        if self.max_draft_tokens is not None:
+            _whole("max_draft_tokens", self.max_draft_tokens, 0, None)
         if self.law not in ("argmax", "sampled"):
             raise RequestError(f"law is {self.law!r}; use 'argmax' or 'sampled'")
         if self.allowed_ids is not None and not self.allowed_ids:
@@ -91,6 +95,12 @@ class SamplingParams:
     @property
     def is_greedy(self) -> bool:
         return self.temperature == 0.0
+
+    def widest_block(self, remaining: int) -> int:
+        """The most positions, anchor included, that a step may verify with `remaining` to emit."""
+        if self.max_draft_tokens is None:
+            return remaining
+        return min(remaining, 1 + self.max_draft_tokens)
 
     def check_ids(self, vocab_size: int) -> None:
         """Raise RequestError when a token id named here is not one of the target's vocabulary."""

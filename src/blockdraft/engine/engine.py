@@ -89,8 +89,16 @@ class Engine:
         """For looking at; only the engine may change it."""
         return self._parts.scheduler
 
-    def submit(self, prompt_ids: Sequence[int], params: SamplingParams) -> int:
-        """Queue a request; its key. Raises RequestError for one that can't be served."""
+    def submit(
+        self,
+        prompt_ids: Sequence[int],
+        params: SamplingParams,
+        decode_text: DecodeText | None = None,
+    ) -> int:
+        """Queue a request; its key. Raises RequestError for one that can't be served.
+
+        `decode_text` makes this request's text, None = as the engine's other requests.
+        """
         for token_id in cast(Sequence[object], prompt_ids):
             if isinstance(token_id, bool) or not isinstance(token_id, int):
                 raise RequestError(f"the prompt holds {token_id!r}; token ids are whole numbers")
@@ -98,7 +106,8 @@ class Engine:
         limit = scheduler.limit(len(prompt_ids))
         if limit >= 1:
             params = replace(params, max_new_tokens=min(params.max_new_tokens, limit))
-        request = open_request(self._parts.spec, prompt_ids, params, self._parts.decode_text)
+        decode_text = decode_text or self._parts.decode_text
+        request = open_request(self._parts.spec, prompt_ids, params, decode_text)
         key = next(self._keys)
         scheduler.submit(key, prompt_ids, request.emission.remaining)
         self._requests[key] = Running(key, params, request, len(prompt_ids))

@@ -32,7 +32,10 @@ class Event:
 
 @dataclass(slots=True)
 class Running:
-    """One request. `started` is set by its first step; waiting in the queue is not decoding."""
+    """One request. `started` is set by its first step; waiting in the queue is not decoding.
+
+    `num_cached` counts the tokens of its prompt that were reused.
+    """
 
     key: int
     params: SamplingParams
@@ -40,6 +43,7 @@ class Running:
     prompt_len: int
     started: float | None = None
     prefill_seconds: float | None = None
+    num_cached: int = 0
     stats: AcceptanceStats = field(default_factory=AcceptanceStats)
 
     @property
@@ -48,12 +52,20 @@ class Running:
         return len(self.request.emission.ids)
 
     @property
-    def remaining(self) -> int:
-        return self.request.emission.remaining
+    def widest_block(self) -> int:
+        """The most positions that its next step may verify."""
+        return self.params.widest_block(self.request.emission.remaining)
 
     @property
     def is_finished(self) -> bool:
         return self.request.emission.finish_reason is not None
+
+    def admit(self, num_reused: int, now: float) -> None:
+        """Take a slot; again after a preemption, when what it had emitted has to be fed again."""
+        if self.started is None:
+            self.started = now
+        if not self.request.emission.ids:
+            self.num_cached = num_reused
 
     def emit_first(self, ids: Sequence[int]) -> tuple[int, ...]:
         """Take in the token that the prompt's last row decided."""
@@ -99,4 +111,5 @@ class Running:
             logprobs=logprobs,
             stats=self.stats,
             finish_reason=self.request.emission.finish_reason,
+            num_cached=self.num_cached,
         )

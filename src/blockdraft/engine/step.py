@@ -129,12 +129,11 @@ class Step:
         for admission in plan.admitted:
             if self._contexts is not None:
                 self._contexts.open(admission.key, admission.num_reused)
-            running = self._requests[admission.key]
-            running.started = now if running.started is None else running.started
+            self._requests[admission.key].admit(admission.num_reused, now)
 
     def _draft(self, plan: StepPlan) -> Drafted:
         """Decide widths and draft; every decoding request gets a block, maybe an empty one."""
-        asked = [Speculating(key, self._requests[key].remaining) for key in plan.decoding]
+        asked = [Speculating(key, self._requests[key].widest_block) for key in plan.decoding]
         num_other_rows = sum(chunk.count for chunk in plan.prefill)
         decision = self._parts.controller.decide(asked, num_other_rows)
         blocks = dict.fromkeys(plan.decoding, NO_DRAFT)

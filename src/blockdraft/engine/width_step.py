@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 
 class Speculating(NamedTuple):
-    """A request that could use a draft; `remaining` >= 1 counts the tokens it may still emit."""
+    """A request that could use a draft; `remaining` >= 1 is its widest block: the tokens it may still emit,
+    or less where it asks for fewer drafts.
+    """
 
     key: Hashable
     remaining: int
@@ -23,7 +25,8 @@ class WidthDecision:
     `draft_width` 1 = no drafter pass. A request whose verify width is 1 needs no draft. Reasons:
     "gain", "warming-up" (a gain by prior knowledge), "no-gain", "guard" (a gain is believed, but
     what speculation may lose is spent), "probe" (a try while plain decoding is believed best),
-    "width-probe" (another width than the best), "fixed", "off", "last-token", "idle".
+    "width-probe" (another width than the best), "fixed", "off", "last-token" (no
+    request may take a draft), "idle".
     """
 
     draft_width: int

@@ -5,6 +5,6 @@ This package adapts real models to the `TargetModel` protocol; the algorithm is 
 
 from blockdraft.target.hf import HFTarget
 from blockdraft.target.load import load_target
-from blockdraft.target.text import Message, TextCodec
+from blockdraft.target.text import ChatMessage, ChatOptions, Message, TextCodec
 
-__all__ = ["HFTarget", "Message", "TextCodec", "load_target"]
+__all__ = ["ChatMessage", "ChatOptions", "HFTarget", "Message", "TextCodec", "load_target"]

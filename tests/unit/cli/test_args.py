@@ -42,7 +42,7 @@ def test_every_flag_reaches_its_setting() -> None:
         *("--frequency-penalty", "0.25", "--logit-bias", "3=-2", "--logit-bias", "4=1.5"),
         *("--allowed-ids", "1,2", "--banned-ids", "5", "--min-tokens", "2", "--stop-ids", "6,7"),
         *("--stop", "END", "--stop", "\n\n", "--ignore-eos", "--seed", "11", "--logprobs", "2"),
-        *("--law", "sampled"),
+        *("--law", "sampled", "--max-draft-tokens", "3"),
     )
     assert read_sampling(args) == SamplingParams(
         max_new_tokens=9,
@@ -63,6 +63,7 @@ def test_every_flag_reaches_its_setting() -> None:
         seed=11,
         logprobs=2,
         law="sampled",
+        max_draft_tokens=3,
     )
 
 

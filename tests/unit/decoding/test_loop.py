@@ -95,6 +95,15 @@ def test_accepted_drafts_and_the_target_s_own_tokens_are_told_apart() -> None:
     assert completion.drafted == (False, True, True, False, True, True, False)
 
 
+@pytest.mark.parametrize("most", [0, 1, 3, 99])
+def test_a_request_may_cap_its_drafts(most: int) -> None:
+    oracle = OracleDrafter(TARGET, 8)
+    free = run(TARGET, oracle, SamplingParams(max_new_tokens=24))
+    capped = run(TARGET, oracle, SamplingParams(max_new_tokens=24, max_draft_tokens=most))
+    assert capped.token_ids == free.token_ids
+    assert len(capped.stats.drafted) == min(most, len(free.stats.drafted))
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_logprobs_are_those_of_the_unmodified_target(temperature: float) -> None:
     """S19: accepted, corrected and bonus tokens alike, whatever processors did to the row."""
@@ -310,6 +319,11 @@ def test_seconds_cover_both_prefills_and_nothing_before() -> None:
     stats = [commit.stats for commit in commits]
     assert {s.prefill_seconds for s in stats} == {1.0}
     assert [s.seconds for s in stats] == [float(n) for n in range(2, 2 + len(stats))]
+
+
+def test_the_reference_decoder_reuses_nothing() -> None:
+    commits = list(decode(TARGET, OracleDrafter(TARGET, 4), PROMPT, SamplingParams()))
+    assert {commit.num_cached for commit in commits} == {0}
 
 
 def test_nothing_runs_before_the_first_commit_is_asked_for() -> None:

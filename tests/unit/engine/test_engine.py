@@ -562,6 +562,35 @@ def test_an_answer_sent_back_as_a_prompt_hits_and_equals_a_cold_run() -> None:
     assert engine.stats().drafter_failures == 0
 
 
+def commits_of(events: Sequence[Event]) -> list[Commit]:
+    return [event.outcome for event in events if isinstance(event.outcome, Commit)]
+
+
+def test_commits_say_how_much_of_the_prompt_was_reused() -> None:
+    target, engine = tiny_pooled()
+    prompt = (1, 5, 6, 7, 8, 9, 1, 2, 3)
+    cold = engine.submit(prompt, PARAMS)
+    assert {commit.num_cached for commit in commits_of(run(engine)[cold])} == {0}
+    warm = engine.submit(prompt, PARAMS)
+    commits = commits_of(run(engine)[warm])
+    assert len(commits) > 1 and len({commit.num_cached for commit in commits}) == 1
+    assert commits[0].num_cached == engine.stats().prefixes.hit_rows
+    assert 0 < commits[0].num_cached < len(prompt)
+    assert collect(prompt, commits).token_ids == plain_ids(prompt, PARAMS, target)
+
+
+def test_what_a_preempted_request_reuses_of_itself_is_no_cached_prompt() -> None:
+    target, engine = tiny_pooled(rows=64)
+    params = replace(PARAMS, max_new_tokens=50, ignore_eos=True)
+    prompts = [(1, 2, 3, 4, 5), (6, 7, 8, 9, 10)]
+    keys = [engine.submit(prompt, params) for prompt in prompts]
+    events = run(engine)
+    assert engine.stats().num_preempted > 0
+    for key, prompt in zip(keys, prompts, strict=True):
+        assert {commit.num_cached for commit in commits_of(events[key])} == {0}
+        assert ids_of(events[key]) == plain_ids(prompt, params, target)
+
+
 class FailingExtend(PooledDrafts):
     """Raises in one call of `extend`."""
 
