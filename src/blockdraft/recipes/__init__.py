@@ -22,7 +22,8 @@ class Recipe:
 
 def list_builtin_recipes() -> list[Recipe]:
     """All that come with Blockdraft, by name."""
-    return [_read(path) for path in sorted(_FOLDER.glob("*.toml"))]
+    paths = sorted(_FOLDER.glob("*.toml"), key=lambda path: path.stem)
+    return [_read(path) for path in paths]
 
 
 def find_recipe(source: str) -> Recipe:
