@@ -154,6 +154,21 @@ def test_first_turns_are_told_of(text_pair: list[str], prompt_file: Path, capsys
     assert "first user turns only" in capsys.readouterr().out
 
 
+def test_a_row_s_own_system_text_is_used(
+    text_pair: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    def prompt_tokens(row: dict[str, str], *flags: str) -> int:
+        path = tmp_path / "one.jsonl"
+        path.write_text(json.dumps({"prompt": "hello"} | row))
+        argv = ["eval", *text_pair, *SHORT, "--prompts", str(path), "--json", "--no-speed"]
+        assert main([*argv, "--details", *flags]) == 0
+        return int(json.loads(capsys.readouterr().out)["prompts"][0]["prompt_tokens"])
+
+    of_row = prompt_tokens({"system": "Be brief."})
+    assert of_row == prompt_tokens({}, "--system", "Be brief.") > prompt_tokens({})
+    assert of_row == prompt_tokens({"system": "Be brief."}, "--system", "Write a lot, please.")
+
+
 def test_prompt_lookup_can_be_evaluated(
     ids_pair: list[str], id_file: Path, capsys: Capture
 ) -> None:

@@ -84,10 +84,14 @@ def encode_prompts(
     """
     codec = pair.target.text
     decode_text = None if codec is None else codec.decode
+    options = answer_options(args)
     encoded: list[tuple[int, ...]] = []
     for prompt in prompts:
         try:
-            ids = Conversation(pair.target, answer_options(args)).encode(prompt.content)
+            if prompt.system is not None and options.prompt.raw:
+                raise RequestError("its system text needs a chat template; drop --raw")
+            of_row = replace(options, system=prompt.system or options.system)
+            ids = Conversation(pair.target, of_row).encode(prompt.content)
             open_request(pair.target.spec, ids, params, decode_text)
         except RequestError as error:
             raise RequestError(f"{file.where(prompt)}: {error}") from error

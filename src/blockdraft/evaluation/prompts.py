@@ -19,7 +19,8 @@ SHAPES = '{"turns": ["first user turn", ..]}, {"prompt": "text"} or {"prompt_ids
 class EvalPrompt:
     """One row of a file; of a conversation the first user turn, `num_turns` tells how many it had.
 
-    `content` is text, or token ids that stand for themselves.
+    `content` is text, or token ids that stand for themselves. `system` is the row's own system
+    text, None when it brings none.
     """
 
     line: int
@@ -27,6 +28,7 @@ class EvalPrompt:
     category: str
     content: str | tuple[int, ...]
     num_turns: int = 1
+    system: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +91,16 @@ def _read_row(row: dict[str, object], number: int, where: str) -> EvalPrompt:
         what = f"has {' and '.join(given)}" if given else "has no prompt"
         raise ConfigError(f"{where}: {what}; one of these is needed: {SHAPES}")
     content, num_turns = READERS[given[0]](row[given[0]], where)
+    system = row.get("system")
+    if system is not None and not isinstance(content, str):
+        raise ConfigError(f'{where}: "system" beside "prompt_ids", which stand for themselves')
     return EvalPrompt(
         line=number,
         id=_string(row.get("id", f"line {number}"), '"id"', where),
         category=_string(row.get("category", ""), '"category"', where),
         content=content,
         num_turns=num_turns,
+        system=None if system is None else _text(system, '"system"', where),
     )
 
 

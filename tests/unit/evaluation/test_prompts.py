@@ -20,7 +20,7 @@ def test_rows_of_all_shapes(tmp_path: Path) -> None:
         tmp_path,
         '{"id": "a", "category": "math", "turns": ["one\u2028line", "second"], "other": 1}',
         "",
-        '{"prompt": "two"}',
+        '{"prompt": "two", "system": "Be brief."}',
         '{"prompt_ids": [3, 4], "id": "c"}\r',
     )
     file = read_eval_prompts(path)
@@ -28,6 +28,7 @@ def test_rows_of_all_shapes(tmp_path: Path) -> None:
     first, second, third = file.prompts
     assert (first.id, first.category, first.content) == ("a", "math", "one\u2028line")
     assert (first.num_turns, second.num_turns) == (2, 1)
+    assert (first.system, second.system) == (None, "Be brief.")
     assert (second.id, second.category, second.content, second.line) == ("line 3", "", "two", 3)
     assert (third.content, file.where(third)) == ((3, 4), f"{path}, line 4")
 
@@ -54,6 +55,8 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
         ('{"prompt": "a", "category": null}', '"category" must be a string'),
         ('{"prompt_ids": [1, true]}', "whole number"),
         ('{"prompt_ids": []}', "whole number"),
+        ('{"prompt_ids": [1], "system": "x"}', "stand for themselves"),
+        ('{"prompt": "a", "system": " "}', '"system" is blank'),
         ('{"prompt": "a", "id": "first"}', "was used in line 1"),
     ],
 )
