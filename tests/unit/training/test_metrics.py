@@ -60,9 +60,11 @@ def test_a_half_line_is_cut_also_when_nothing_else_is(tmp_path: Path) -> None:
 
 def test_a_new_run_starts_with_an_empty_file(tmp_path: Path) -> None:
     path = tmp_path / METRICS_FILE
-    path.write_text('{"step": 1, "kind": "train"}\n')
-    JsonLines(path).close()
-    assert path.read_text() == ""
+    for n, text in enumerate(('{"step": 1, "kind": "train"}\n', "not ours\n"), start=1):
+        path.write_text(text)
+        JsonLines(path).close()
+        assert path.read_text() == ""
+        assert (tmp_path / f"metrics.{n}.jsonl").read_text() == text, "nothing is lost"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of tensorboard's own imports

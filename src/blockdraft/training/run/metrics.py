@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Protocol, cast
@@ -83,7 +84,8 @@ class JsonLines:
     """Appends to `path`, each record on disk's side of the process at once.
 
     A resumed run first cuts off all that came after `resumed_step`, and a half-written last line,
-    so that no step occurs twice; a new run (None) empties the file.
+    so that no step occurs twice. What none of it is left of (another run's, or a file that is not
+    ours) is moved aside, under the next free number.
     """
 
     def __init__(self, path: Path, resumed_step: int | None = None) -> None:
@@ -187,8 +189,16 @@ def _cut(path: Path, resumed_step: int | None) -> None:
             if record is None or cast(int, record["step"]) > resumed_step:
                 break
             keep += len(line)
+    if keep == 0 and path.stat().st_size > 0:
+        _move_aside(path)
+        return
     with path.open("r+b") as file:
         file.truncate(keep)
+
+
+def _move_aside(path: Path) -> None:
+    free = next(n for n in count(1) if not path.with_suffix(f".{n}{path.suffix}").exists())
+    path.rename(path.with_suffix(f".{free}{path.suffix}"))
 
 
 def _parse(line: bytes) -> dict[str, object] | None:
