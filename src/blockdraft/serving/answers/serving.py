@@ -1,0 +1,42 @@
+"""`Serving`: the service with the server's settings, as every endpoint gets them.
+
+It does nothing.
+"""
+
+from dataclasses import dataclass
+
+from blockdraft.serving.answers.token_texts import TokenTexts
+from blockdraft.serving.errors import ApiError
+from blockdraft.serving.server_config import ServerConfig
+from blockdraft.serving.service import Service
+from blockdraft.target.text import TextCodec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """What is served, how, and the texts of its single tokens."""
+
+    service: Service
+    config: ServerConfig
+    tokens: TokenTexts
+
+    def check_model(self, name: str | None) -> None:
+        """Raises ApiError 404 for a model that is not the one served."""
+        served = self.service.names
+        if name is not None and name not in served:
+            raise ApiError(
+                f"the model {name[:100]!r} is not served here; this server has "
+                f"{', '.join(map(repr, served))}",
+                status=404,
+                param="model",
+                code="model_not_found",
+            )
+
+    @property
+    def codec(self) -> TextCodec:
+        """Raises ApiError 400 when the model has no tokenizer."""
+        if self.service.codec is None:
+            raise ApiError(
+                f"{self.service.model_name} has no tokenizer: send token ids to /v1/completions"
+            )
+        return self.service.codec
