@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from blockdraft import __version__
-from blockdraft.cli import data, demo, generate, inspect, models, train, verify
+from blockdraft.cli import data, demo, generate, inspect, models, serve, train, verify
 from blockdraft.cli import eval as evaluate
 from blockdraft.cli.commands import Command, add_commands, add_traceback_flag
 from blockdraft.cli.console import say
@@ -55,6 +55,7 @@ NOT_THE_USERS_MISTAKE = (NumericsError, DrafterError, EngineFault, FetchError, T
 COMMANDS: dict[str, Command] = {
     "demo": demo,
     "generate": generate,
+    "serve": serve,
     "verify": verify,
     "inspect": inspect,
     "models": models,
