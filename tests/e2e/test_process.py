@@ -14,6 +14,7 @@ from blockdraft.cli.main import main
 COMMAND = [sys.executable, "-m", "blockdraft.cli.main"]
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error(ids_pair: list[str]) -> None:
     argv = ["generate", *ids_pair, "--prompt-ids", "12,7", "--max-new-tokens", "400", "--stream"]
     process = subprocess.Popen([*COMMAND, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -45,6 +46,7 @@ def test_an_interrupt_is_quiet(tmp_path: Path) -> None:
     assert stderr == b""
 
 
+@pytest.mark.slow
 def test_an_answer_from_a_process(ids_pair: list[str]) -> None:
     argv = ["generate", *ids_pair, "--prompt-ids", "12,7", "--max-new-tokens", "4", "--json"]
     done = subprocess.run([*COMMAND, *argv], capture_output=True, text=True, check=False)

@@ -34,6 +34,8 @@ sys.exit(main(sys.argv[1:]))
 SMALL = ["--threads", "1", "--dtype", "float32", "--width", "fixed:4", "--kv-memory", "64MB"]
 SECRET_TEXT = "the moon is made of cheese"
 
+pytestmark = pytest.mark.slow
+
 
 class Server:
     """A process that serves; `url` is known once it is up."""

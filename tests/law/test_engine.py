@@ -404,6 +404,7 @@ def test_pooled_rows_get_the_reference_s_answers(
     assert stats.drafter_failures == stats.faults == 0
 
 
+@pytest.mark.slow
 def test_a_long_run_of_pooled_traffic_hits_prefixes_and_preempts() -> None:
     """B24: hundreds of requests, random arrivals, lengths and cancels, on one engine."""
     reference, target, _, narrow = native("qwen3")

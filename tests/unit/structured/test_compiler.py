@@ -112,6 +112,7 @@ def test_errors_teach(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spec",
     [
@@ -168,6 +169,7 @@ def test_threads_may_ask_at_once(compiler: GrammarCompiler) -> None:
     assert sorted(done) == list(range(8))
 
 
+@pytest.mark.slow
 def test_the_process_comes_back_when_it_was_killed(compiler: GrammarCompiler) -> None:
     compiler.compile(regex("before"))
     os.kill(compiler.process_id, signal.SIGKILL)

@@ -177,6 +177,7 @@ def test_rows_of_another_vocabulary_are_refused(make: Make, vocabulary: Vocabula
         processor.mask(torch.zeros(vocabulary.vocab_size - 1), [])
 
 
+@pytest.mark.slow
 def test_a_grammar_that_is_slow_to_follow_fails_its_request(
     compiled: Compile, codec: TextCodec, vocabulary: Vocabulary
 ) -> None:

@@ -70,6 +70,7 @@ def test_outside_of_the_main_thread_it_never_asks() -> None:
     assert asked == [False]
 
 
+@pytest.mark.slow
 def test_sigkill_loses_at_most_one_interval_and_sigterm_saves_and_exits_with_0(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

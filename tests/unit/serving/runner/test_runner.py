@@ -409,6 +409,7 @@ def first_five(prompt: tuple[int, ...]) -> tuple[int, ...]:
     return plain_ids(prompt, SamplingParams(max_new_tokens=5))
 
 
+@pytest.mark.slow
 def test_two_thousand_requests_with_random_aborts_leave_nothing_behind() -> None:
     """B24, B28, R10: random arrival, lengths and aborts; answers that are read are right."""
     rng = random.Random(7)
