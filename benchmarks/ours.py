@@ -62,10 +62,14 @@ def answer(built: BuiltEngine, ids: Sequence[int], max_new_tokens: int) -> Answe
 
 
 def run_all(
-    built: BuiltEngine, prompts: Sequence[Sequence[int]], max_new_tokens: int
+    built: BuiltEngine,
+    prompts: Sequence[Sequence[int]],
+    max_new_tokens: int,
+    *,
+    ignore_eos: bool = False,
 ) -> list[list[Commit]]:
     """Greedy answers to all prompts, as many at a time as there are slots."""
-    params = SamplingParams(max_new_tokens=max_new_tokens)
+    params = SamplingParams(max_new_tokens=max_new_tokens, ignore_eos=ignore_eos)
     keys = [built.engine.submit(ids, params) for ids in prompts]
     commits: dict[int, list[Commit]] = {key: [] for key in keys}
     while built.engine.has_work:

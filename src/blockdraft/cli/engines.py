@@ -10,6 +10,7 @@ from blockdraft.cli.console import say_progress
 from blockdraft.cli.pair import Pair
 from blockdraft.decoding import Drafter, NoDrafter
 from blockdraft.engine import BuiltEngine, EngineConfig, Session, WidthMode, build_engine
+from blockdraft.engine.config import PREFILL_ROWS
 
 
 def engine_config(args: Namespace, width: WidthMode, *, slots: int = 1) -> EngineConfig:
@@ -20,6 +21,7 @@ def engine_config(args: Namespace, width: WidthMode, *, slots: int = 1) -> Engin
         kv_memory=args.kv_memory,
         compiled=args.compile,
         width=width,
+        prefill_rows=getattr(args, "prefill_chunk", PREFILL_ROWS),
         reuse_prefixes=not getattr(args, "no_prefix_reuse", True),
     )
 

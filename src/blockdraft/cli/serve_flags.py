@@ -168,6 +168,14 @@ SETTINGS: tuple[Setting, ...] = (
         "of what is free once the models are loaded)",
     ),
     Setting(
+        flag="--prefill-chunk",
+        group=ENGINE,
+        metavar="N",
+        convert=values.count,
+        help="prompt tokens that a step takes in while others decode: fewer keep their pauses "
+        "short, more bring the first token sooner",
+    ),
+    Setting(
         flag="--no-prefix-reuse",
         group=ENGINE,
         convert=None,

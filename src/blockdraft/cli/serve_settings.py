@@ -33,6 +33,7 @@ class ServeSettings:
     slots: int = 16
     max_context: int | None = None
     kv_memory: int | None = None
+    prefill_chunk: int = 64
     no_prefix_reuse: bool = False
     host: str = "127.0.0.1"
     port: int = 8000

@@ -176,6 +176,7 @@ def model_args(settings: ServeSettings) -> Namespace:
         compile=settings.compile,
         max_context=settings.max_context,
         kv_memory=settings.kv_memory,
+        prefill_chunk=settings.prefill_chunk,
         no_prefix_reuse=settings.no_prefix_reuse,
     )
 

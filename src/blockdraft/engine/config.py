@@ -29,7 +29,8 @@ class EngineConfig:
 
     `compiled` runs verification through torch.compile (native engine only). `kv_memory` is bytes
     for keys and values of target and drafter together. `recorded_tau` is the acceptance length
-    that the drafter was measured at, for the alarm.
+    that the drafter was measured at, for the alarm. `prefill_rows` bounds how much of a prompt a step
+    takes in while others decode: few keep their pauses short, many bring the first token sooner.
     """
 
     slots: int = DEFAULT_SLOTS
@@ -39,6 +40,7 @@ class EngineConfig:
     reuse_prefixes: bool = True
     compiled: bool = False
     recorded_tau: float | None = None
+    prefill_rows: int = PREFILL_ROWS
 
     def __post_init__(self) -> None:
         if self.slots < 1:
@@ -46,6 +48,10 @@ class EngineConfig:
         if self.max_context is not None and self.max_context < 2:
             raise ConfigError(
                 f"--max-context is {self.max_context}; give at least 2 (a prompt and an answer)"
+            )
+        if self.prefill_rows < 1:
+            raise ConfigError(
+                f"--prefill-chunk is {self.prefill_rows}; give at least 1 prompt token a step"
             )
         if self.kv_memory is not None and self.kv_memory < 1:
             raise ConfigError(f"--kv-memory is {self.kv_memory} bytes; give some, like 2GB")
@@ -121,7 +127,7 @@ def scheduler_config(
         max_context=capacity.max_context,
         page_rows=PAGE_ROWS,
         rows_ahead=block_size,
-        prefill_rows=PREFILL_ROWS,
-        prefill_rows_alone=PREFILL_ROWS_ALONE,
+        prefill_rows=config.prefill_rows,
+        prefill_rows_alone=max(config.prefill_rows, PREFILL_ROWS_ALONE),
         reuse_prefixes=config.reuse_prefixes and can_copy,
     )
