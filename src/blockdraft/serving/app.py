@@ -18,7 +18,7 @@ from blockdraft.serving.protocol.chat import ChatRequest
 from blockdraft.serving.protocol.completions import CompletionRequest
 from blockdraft.serving.protocol.tokenizing import DetokenizeRequest, TokenizeChat, TokenizeText
 from blockdraft.serving.routes import chat, completions, status, tokenizing
-from blockdraft.serving.routes.described import answers, describe, takes
+from blockdraft.serving.routes.described import answers, describe, refusals, takes
 from blockdraft.serving.server_config import ServerConfig
 from blockdraft.serving.service import Service
 
@@ -39,7 +39,8 @@ def create_app(service: Service, config: ServerConfig | None = None) -> FastAPI:
     _add_status_routes(app, serving)
     if config.playground:
         _add_playground(app)
-    describe(app, (ChatRequest, CompletionRequest, TokenizeText, TokenizeChat, DetokenizeRequest))
+    bodies = (ChatRequest, CompletionRequest, TokenizeText, TokenizeChat, DetokenizeRequest)
+    describe(app, bodies, has_keys=bool(config.api_keys))
     if config.api_keys:
         app.add_middleware(ApiKeys, keys=config.api_keys)
     if config.cors_origins:
@@ -53,12 +54,13 @@ def create_app(service: Service, config: ServerConfig | None = None) -> FastAPI:
 
 
 def _add_text_routes(app: FastAPI, serving: Serving) -> None:
-    refusals = (400, 401, 404, 408, 413, 503)
+    no_text = (400, 401, 404, 408, 413)
+    no_answer = (*no_text, 500, 503)
 
     @app.post(
         "/v1/chat/completions",
         openapi_extra=takes(ChatRequest),
-        responses=answers(*refusals, stream=True),
+        responses=answers("ChatCompletion", *no_answer, chunk="ChatCompletionChunk"),
     )
     async def _chat(request: Request) -> Response:
         return await chat.chat_completions(serving, request)
@@ -66,7 +68,7 @@ def _add_text_routes(app: FastAPI, serving: Serving) -> None:
     @app.post(
         "/v1/completions",
         openapi_extra=takes(CompletionRequest),
-        responses=answers(*refusals, stream=True),
+        responses=answers("Completion", *no_answer, chunk="CompletionChunk"),
     )
     async def _completions(request: Request) -> Response:
         return await completions.completions(serving, request)
@@ -74,42 +76,51 @@ def _add_text_routes(app: FastAPI, serving: Serving) -> None:
     @app.post(
         "/tokenize",
         openapi_extra=takes(TokenizeText, TokenizeChat),
-        responses=answers(*refusals),
+        responses=answers("Tokens", *no_text),
     )
     async def _tokenize(request: Request) -> Response:
         return await tokenizing.tokenize(serving, request)
 
-    @app.post("/detokenize", openapi_extra=takes(DetokenizeRequest), responses=answers(*refusals))
+    @app.post(
+        "/detokenize",
+        openapi_extra=takes(DetokenizeRequest),
+        responses=answers("Text", *no_text),
+    )
     async def _detokenize(request: Request) -> Response:
         return await tokenizing.detokenize(serving, request)
 
 
 def _add_status_routes(app: FastAPI, serving: Serving) -> None:
-    @app.get("/v1/models", responses=answers(401))
+    text = {
+        "description": "The metrics",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    }
+
+    @app.get("/v1/models", responses=answers("ModelList", 401))
     async def _models() -> Response:
         return status.models(serving)
 
-    @app.get("/v1/models/{name:path}", responses=answers(401, 404))
+    @app.get("/v1/models/{name:path}", responses=answers("Model", 401, 404))
     async def _model(name: str) -> Response:
         return status.model(serving, name)
 
-    @app.get("/health", responses=answers(503))
+    @app.get("/health", responses=answers("State", 503))
     async def _health() -> Response:
         return status.health(serving)
 
-    @app.get("/ping", responses=answers(503))
+    @app.get("/ping", responses=answers("State", 503))
     async def _ping() -> Response:
         return status.health(serving)
 
-    @app.get("/ready", responses=answers(503))
+    @app.get("/ready", responses=answers("State", 503))
     async def _ready() -> Response:
         return status.ready(serving)
 
-    @app.get("/version", responses=answers())
+    @app.get("/version", responses=answers("Version"))
     async def _version() -> Response:
         return status.about()
 
-    @app.get("/metrics", responses={**answers(404), 200: {"content": {"text/plain": {}}}})
+    @app.get("/metrics", responses={200: text, **refusals(404)})
     async def _metrics() -> Response:
         return status.metrics(serving)
 

@@ -15,14 +15,15 @@ def speculative_decoding(
     """vLLM's per-request object; steps without a draft count nowhere.
 
     The histogram is dense: entry k counts the steps that kept k drafts, up to `num_spec_tokens`.
-    `steps` adds the two lists of single steps.
+    `steps` adds the two lists of single steps. Without a step, length and rate are 1 and 0 as in
+    vLLM: AIPerf drops a record that has no numbers there. `num_spec_steps` tells.
     """
     num_steps = stats.drafted_steps
     num_accepted, num_drafted = sum(stats.accepted), sum(stats.drafted)
     length = max(num_spec_tokens + 1, len(stats.histogram))
     made: dict[str, object] = {
-        "mean_acceptance_length": 1 + num_accepted / num_steps if num_steps else None,
-        "draft_acceptance_rate": num_accepted / num_drafted if num_drafted else None,
+        "mean_acceptance_length": 1 + num_accepted / num_steps if num_steps else 1.0,
+        "draft_acceptance_rate": num_accepted / num_drafted if num_drafted else 0.0,
         "acceptance_histogram": [*stats.histogram, *[0] * (length - len(stats.histogram))],
         "num_spec_steps": num_steps,
         "num_accepted_draft_tokens": num_accepted,
