@@ -30,7 +30,8 @@ class SamplingParams:
     `bad_words` are token sequences that may not appear in the output. `min_tokens` is how many
     tokens come before any stop is allowed. `logprobs` None = off, 0 = of the emitted token, n = of
     the n most likely ones too. `max_draft_tokens` caps the drafts of a step (None = as many as the
-    drafter has, 0 = plain decoding of this request). `processors` make extra `RowProcessor`s, one fresh set a request.
+    drafter has, 0 = plain decoding of this request). `processors` make extra `RowProcessor`s, one
+    fresh set a request.
     """
 
     max_new_tokens: int = 256

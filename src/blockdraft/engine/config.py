@@ -29,8 +29,9 @@ class EngineConfig:
 
     `compiled` runs verification through torch.compile (native engine only). `kv_memory` is bytes
     for keys and values of target and drafter together. `recorded_tau` is the acceptance length
-    that the drafter was measured at, for the alarm. `prefill_rows` bounds how much of a prompt a step
-    takes in while others decode: few keep their pauses short, many bring the first token sooner.
+    that the drafter was measured at, for the alarm. `prefill_rows` bounds how much of a prompt a
+    step takes in while others decode: few keep their pauses short, many bring the first token
+    sooner.
     """
 
     slots: int = DEFAULT_SLOTS

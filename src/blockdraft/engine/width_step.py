@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 
 class Speculating(NamedTuple):
-    """A request that could use a draft; `remaining` >= 1 is its widest block: the tokens it may still emit,
-    or less where it asks for fewer drafts.
+    """A request that could use a draft; `remaining` >= 1 is its widest block: the tokens it may
+    still emit, or less where it asks for fewer drafts.
     """
 
     key: Hashable
