@@ -25,7 +25,7 @@ from blockdraft.decoding import LMHead, NoDrafter, PromptLookupDrafter, TargetMo
 from blockdraft.engine import fast_drafter
 from blockdraft.errors import CheckpointError, ConfigError, RequestError
 from blockdraft.native import NativeTarget, PackedDrafter
-from blockdraft.target import HFTarget, Message, TextCodec
+from blockdraft.target import ChatMessage, HFTarget, TextCodec
 from blockdraft.testing import ByteTextCodec, ScriptedTarget, hashed_logits
 from blockdraft.testing.scripted import ScriptedState
 
@@ -68,7 +68,7 @@ class Bytes:
 
     def apply_chat_template(
         self,
-        conversation: list[Message],
+        conversation: list[ChatMessage],
         *,
         add_generation_prompt: bool,
         tokenize: bool,

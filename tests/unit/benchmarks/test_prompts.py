@@ -3,7 +3,7 @@
 import pytest
 
 from blockdraft.target import TextCodec
-from blockdraft.target.text import Message
+from blockdraft.target.text import ChatMessage
 from prompts import NUM_PROMPTS, SETS, BenchmarkPrompt, encode, read_set
 
 
@@ -25,7 +25,7 @@ class CharacterTokenizer:
 
     def apply_chat_template(
         self,
-        conversation: list[Message],
+        conversation: list[ChatMessage],
         *,
         add_generation_prompt: bool,
         tokenize: bool,

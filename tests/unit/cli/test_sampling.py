@@ -7,7 +7,7 @@ import pytest
 from blockdraft.cli.sampling import add_bad_words, warn_of_no_effect
 from blockdraft.decoding import SamplingParams
 from blockdraft.errors import ConfigError
-from blockdraft.target import Message, TextCodec
+from blockdraft.target import ChatMessage, TextCodec
 
 
 class OrdinalTokenizer:
@@ -32,7 +32,7 @@ class OrdinalTokenizer:
 
     def apply_chat_template(
         self,
-        conversation: list[Message],
+        conversation: list[ChatMessage],
         *,
         add_generation_prompt: bool,
         tokenize: bool,
