@@ -88,8 +88,8 @@ def test_greedy_answers_to_22_real_prompts_are_those_of_plain_decoding(
             assert ours.logprob == pytest.approx(theirs.logprob, abs=1e-3)
         if index < 10:
             maths = maths.merge(drafted.stats)
-    # The card says 1.77 on GSM8K; a wrong tap, mask or position leaves about 1.0.
-    assert maths.tau is not None and maths.tau > 1.5
+    # The card says 2.3 on GSM8K; a wrong tap, mask or position leaves about 1.0.
+    assert maths.tau is not None and maths.tau > 1.8
     assert maths.acceptance_by_position[0] > 0.4
 
 

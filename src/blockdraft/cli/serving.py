@@ -31,7 +31,7 @@ from blockdraft.serving.cores import engine_threads, num_usable_cores, share_int
 from blockdraft.serving.generation_defaults import read_generation_defaults
 from blockdraft.serving.lifecycle import Lifecycle
 from blockdraft.serving.logs import LogSettings, logging_as
-from blockdraft.serving.server_config import ServerConfig
+from blockdraft.serving.server_config import MAX_CHOICES, ServerConfig
 from blockdraft.serving.uvicorn_server import HttpServer, bind_socket, is_loopback, listen, url_of
 from blockdraft.target.load import resolve_source
 
@@ -142,6 +142,8 @@ def server_config(settings: ServeSettings) -> ServerConfig:
         cors_origins=settings.cors_origin,
         max_body_bytes=settings.max_body,
         request_seconds=settings.request_timeout,
+        # More answers than slots and queue hold could never be taken in.
+        max_choices=min(MAX_CHOICES, settings.slots + settings.max_waiting),
         trust_request_chat_template=settings.trust_request_chat_template,
         spec_decode_metrics=settings.spec_decode_metrics,
         playground=not settings.no_playground,

@@ -48,7 +48,9 @@ def create_app(service: Service, config: ServerConfig | None = None) -> FastAPI:
             CORSMiddleware,
             allow_origins=list(config.cors_origins),
             allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type"],
+            # OpenAI's own clients send headers of theirs; origins are what is restricted here.
+            allow_headers=["*"],
+            expose_headers=["Retry-After", "X-Request-Id"],
         )
     return app
 

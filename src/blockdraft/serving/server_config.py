@@ -10,6 +10,9 @@ from blockdraft.errors import ConfigError
 
 MetricsDetail = Literal["none", "summary", "detailed"]
 
+MAX_CHOICES = 64
+"""Most answers of one request, where nothing smaller is set."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
@@ -28,7 +31,7 @@ class ServerConfig:
     body_seconds: float = 30.0
     request_seconds: float | None = 600.0
     retry_after_seconds: int = 1
-    max_choices: int = 64
+    max_choices: int = MAX_CHOICES
     max_logprobs: int = 20
     trust_request_chat_template: bool = False
     spec_decode_metrics: MetricsDetail = "none"

@@ -127,6 +127,15 @@ def test_settings_reach_the_application(monkeypatch: pytest.MonkeyPatch) -> None
     assert not config.playground and not config.trust_request_chat_template
 
 
+@pytest.mark.parametrize(("slots", "max_waiting", "most"), [(2, 3, 5), (16, 128, 64)])
+def test_a_request_asks_for_no_more_answers_than_can_wait_and_run(
+    slots: int, max_waiting: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BLOCKDRAFT_API_KEY", raising=False)
+    settings = ServeSettings(slots=slots, max_waiting=max_waiting)
+    assert server_config(settings).max_choices == most
+
+
 @pytest.mark.parametrize(
     ("host", "keys", "num_warnings"),
     [("127.0.0.1", (), 0), ("0.0.0.0", (), 1), ("0.0.0.0", ("k",), 0)],

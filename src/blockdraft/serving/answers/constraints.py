@@ -5,6 +5,7 @@ Compiling is the grammar compiler's business, and its limits.
 
 import json
 
+from blockdraft.errors import RequestError
 from blockdraft.serving.answers.conversation import template_tools
 from blockdraft.serving.answers.serving import Serving
 from blockdraft.serving.answers.settings import MakeProcessor
@@ -18,6 +19,7 @@ from blockdraft.serving.protocol.structured import (
     SchemaFormat,
     StructuralTagFormat,
     StructuredOutputs,
+    TextFormat,
 )
 from blockdraft.structured.spec import GrammarSpec
 
@@ -32,6 +34,14 @@ def requested_grammar(request: AnswerFields) -> GrammarSpec | None:
             param="structured_outputs",
         )
     return by_format or by_outputs
+
+
+def needs_grammar(request: AnswerFields) -> bool:
+    """Whether a grammar has to be compiled, which may take long and wait for others."""
+    if isinstance(request, ChatRequest) and request.tool_choice not in (None, "none", "auto"):
+        return True
+    is_free = request.response_format is None or isinstance(request.response_format, TextFormat)
+    return request.structured_outputs is not None or not is_free
 
 
 def forced_tools(serving: Serving, request: ChatRequest) -> GrammarSpec | None:
@@ -52,13 +62,13 @@ def forced_tools(serving: Serving, request: ChatRequest) -> GrammarSpec | None:
 
 
 def compiled(serving: Serving, request: AnswerFields, spec: GrammarSpec) -> MakeProcessor:
-    """The processor of `spec`; blocking. Raises ApiError or RequestError 400 when it can't be."""
+    """The processor of `spec`; blocking. Raises ApiError 400 when it can't be."""
     grammars = serving.service.grammar
     if grammars is None:
         raise ApiError(
             "constrained output (response_format, structured_outputs, forced tools) is not "
             "available on this server",
-            param="response_format",
+            param=_asked_by(request),
             code="unsupported_parameter",
         )
     if request.ignore_eos or request.min_tokens:
@@ -67,7 +77,17 @@ def compiled(serving: Serving, request: AnswerFields, spec: GrammarSpec) -> Make
             "able to end where its grammar does",
             param="ignore_eos" if request.ignore_eos else "min_tokens",
         )
-    return grammars.compile(spec)
+    try:
+        return grammars.compile(spec)
+    except RequestError as error:
+        raise ApiError(str(error), param=_asked_by(request), code="invalid_request") from error
+
+
+def _asked_by(request: AnswerFields) -> str:
+    """The parameter that constrains the answer."""
+    if request.structured_outputs is not None:
+        return "structured_outputs"
+    return "tools" if _of_format(request.response_format) is None else "response_format"
 
 
 def _of_format(asked: ResponseFormat | None) -> GrammarSpec | None:

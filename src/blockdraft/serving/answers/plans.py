@@ -40,7 +40,7 @@ def plan_chat(serving: Serving, request: ChatRequest) -> Plan:
     prompt = chat_prompt(serving, request, tools)
     reasoning = serving.service.reasoning_format
     is_inside = reasoning is not None and reasoning.starts_inside(prompt.text or "")
-    prompt = fitted(serving, prompt, request.truncate_prompt_tokens)
+    prompt = fitted(serving, prompt, request.truncate_prompt_tokens, name="messages")
     spec = _one_grammar(requested_grammar(request), forced_tools(serving, request), tools)
     if spec is not None and reasoning is not None:
         spec = reasoning.behind(spec, starts_inside=is_inside)
@@ -75,7 +75,7 @@ def plan_completion(serving: Serving, request: CompletionRequest) -> Plan:
     if request.logprobs is not None and request.logprobs > most:
         raise ApiError(f"logprobs is {request.logprobs}; at most {most} here", param="logprobs")
     prompts = [
-        fitted(serving, prompt, request.truncate_prompt_tokens)
+        fitted(serving, prompt, request.truncate_prompt_tokens, name="prompt")
         for prompt in completion_prompts(serving, request)
     ]
     _check_num_choices(serving, len(prompts), request.choices)

@@ -60,6 +60,12 @@ def chat_prompt(
             param="chat_template",
         )
     source = template or codec.chat_template or ""
+    if tools and "tools" not in source:
+        raise ApiError(
+            "tools are not supported: this model's chat template would not show them to the model",
+            param="tools",
+            code="unsupported_parameter",
+        )
     if request.continue_final_message and request.add_generation_prompt:
         raise ApiError(
             "continue_final_message and add_generation_prompt exclude each other",
@@ -146,13 +152,19 @@ def _id_prompt(serving: Serving, ids: list[int]) -> PromptTokens:
     return PromptTokens(ids=tuple(ids))
 
 
-def fitted(serving: Serving, prompt: PromptTokens, keep: int | None) -> PromptTokens:
+def fitted(serving: Serving, prompt: PromptTokens, keep: int | None, *, name: str) -> PromptTokens:
     """The prompt cut to its last `keep` tokens (-1: what leaves room for one more).
 
-    Raises ApiError 400 for one that is empty, or leaves no room for an answer.
+    Raises ApiError 400 for one that is empty, or leaves no room for an answer; `name` is the
+    request field it came from.
     """
     most = serving.service.max_model_len - 1
     if keep is not None:
+        if keep == 0:
+            raise ApiError(
+                "truncate_prompt_tokens is 0, which leaves no prompt; keep at least one token",
+                param="truncate_prompt_tokens",
+            )
         keep = most if keep == -1 else keep
         if keep > most:
             raise ApiError(
@@ -162,11 +174,12 @@ def fitted(serving: Serving, prompt: PromptTokens, keep: int | None) -> PromptTo
         if len(prompt.ids) > keep:
             prompt = replace(prompt, ids=prompt.ids[len(prompt.ids) - keep :], text=None)
     if not prompt.ids:
-        raise ApiError("the prompt has no tokens; give at least one", param="prompt")
+        raise ApiError("the prompt has no tokens; give at least one", param=name)
     if len(prompt.ids) > most:
         raise ApiError(
             f"the prompt has {len(prompt.ids)} tokens, and at most {most} leave room for an answer "
             f"in the context of {most + 1}; shorten it, or set truncate_prompt_tokens",
+            param=name,
             code="context_length_exceeded",
         )
     return prompt

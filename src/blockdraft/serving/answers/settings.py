@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from blockdraft.decoding import SamplingParams
+from blockdraft.decoding.params import MIN_TEMPERATURE
 from blockdraft.decoding.rows import RowProcessor
 from blockdraft.serving.answers.serving import Serving
 from blockdraft.serving.errors import ApiError
@@ -57,11 +58,18 @@ def sampling_params(
         )
     _check_choices(serving, request)
     defaults = service.defaults
+    temperature = _first(request.temperature, defaults.temperature, 1.0)
+    if 0 < temperature < MIN_TEMPERATURE:
+        raise ApiError(
+            f"temperature {temperature} is too small to divide by; use 0 for greedy decoding, or "
+            f"at least {MIN_TEMPERATURE}",
+            param="temperature",
+        )
     top_k = max(0, _first(request.top_k, defaults.top_k, 0))
     allowed = _ids(serving, "allowed_token_ids", request.allowed_token_ids)
     return SamplingParams(
         max_new_tokens=max_new_tokens,
-        temperature=_first(request.temperature, defaults.temperature, 1.0),
+        temperature=temperature,
         top_k=0 if top_k >= service.vocab_size else top_k,
         top_p=_first(request.top_p, defaults.top_p, 1.0),
         min_p=_first(request.min_p, defaults.min_p, 0.0),
@@ -124,7 +132,9 @@ def _ids(serving: Serving, name: str, ids: list[int] | None) -> tuple[int, ...]:
 def _logit_bias(serving: Serving, bias: dict[str, float] | None) -> dict[int, float]:
     made: dict[int, float] = {}
     for name, value in (bias or {}).items():
-        if not (name.isascii() and name.isdigit() and len(name) <= 10):
+        # One spelling for each id, or the second of two would silently win over the first.
+        is_id = name.isascii() and name.isdigit() and len(name) <= 10 and name == str(int(name))
+        if not is_id:
             raise ApiError(f"logit_bias: {name[:40]!r} is no token id", param="logit_bias")
         made[int(name)] = value
     _ids(serving, "logit_bias", list(made))

@@ -29,6 +29,9 @@ def event(document: object) -> bytes:
 
 DONE = b"data: [DONE]\n\n"
 
+LAST_WORDS_SECONDS = 5.0
+"""For a client that is slow to read why its stream ended."""
+
 
 class EventStream(Response):
     """Sends the documents as they come; an error among them becomes an event, then the end.
@@ -60,9 +63,12 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await while_connected(receive, self._send_all(send))
+            # A client that stopped reading blocks every send, that of the last event too.
+            most = None if self._seconds is None else self._seconds + LAST_WORDS_SECONDS
+            async with asyncio.timeout(most):
+                await while_connected(receive, self._send_all(send))
         except (ClientDisconnect, OSError):
-            pass  # nobody is left to tell
+            pass  # nobody is left to tell, or nobody listens
         finally:
             self._close()
 
@@ -79,7 +85,7 @@ class EventStream(Response):
             await _send_part(send, event(timed_out(self._seconds).body()))
         except Exception as error:  # the status is sent, so it must be an event
             told = as_api_error(error)
-            if told.status >= 500:
+            if told.status == 500:  # a full queue or a drain is no failure
                 _LOGGER.error("a stream failed", exc_info=error)
             await _send_part(send, event(told.body()))
         await _send_part(send, DONE)

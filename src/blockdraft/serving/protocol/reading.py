@@ -81,12 +81,23 @@ def _same(value: object, neutral: object) -> bool:
 
 def _invalid(error: ValidationError) -> ApiError:
     """The first complaint, with the path to the field and without its value."""
-    # Of a union's complaints, the one furthest in is about the kind that was meant.
-    first = max(error.errors(include_url=False, include_input=False), key=lambda e: len(e["loc"]))
-    place = ".".join(str(part) for part in first["loc"])
+    # Of a union's complaints, the one furthest in is about the kind that was meant; of several, one
+    # that does not speak of another type.
+    first = max(
+        error.errors(include_url=False, include_input=False),
+        key=lambda e: (len(e["loc"]), not e["type"].endswith("_type")),
+    )
+    place = ".".join(str(part) for part in first["loc"] if not _is_branch(part))
     name = str(first["loc"][0]) if first["loc"] else None
     code = "unknown_parameter" if first["type"] == "extra_forbidden" else "invalid_value"
     return ApiError(f"{place[:200]}: {first['msg'][:300]}", param=name, code=code)
+
+
+def _is_branch(part: int | str) -> bool:
+    """Whether pydantic put it in a path to name one kind of a union, like list[str]."""
+    return isinstance(part, str) and (
+        part == "str" or "[" in part or part.startswith("constrained-")
+    )
 
 
 def _no_json(why: str) -> ApiError:

@@ -92,7 +92,8 @@ class AnswerFields(Wire):
     )
     seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = Field(
         default=None,
-        description="The same seed gives the same answer, whatever else the server does.",
+        description="The same seed draws the same numbers, whatever else the server does: the same "
+        "answer, up to rounding (docs/losslessness.md).",
     )
     stop: StopText | Annotated[list[StopText], Field(max_length=MAX_STOP_STRINGS)] | None = Field(
         default=None,

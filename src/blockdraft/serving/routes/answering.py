@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
+from blockdraft.serving.answers.constraints import needs_grammar
 from blockdraft.serving.answers.head import Head
 from blockdraft.serving.answers.replies import Reply
 from blockdraft.serving.answers.running import Answer, Plan, start
@@ -68,7 +69,9 @@ async def _respond(
         int(time.time()),
     )
     headers = {"X-Request-Id": head.id}
-    plan = await asyncio.to_thread(endpoint.plan, serving, fields)
+    threads = serving.grammar_threads if needs_grammar(fields) else None
+    loop = asyncio.get_running_loop()
+    plan = await loop.run_in_executor(threads, endpoint.plan, serving, fields)
     answer = await start(serving.service.runner, plan, head.id)
     try:
         reply = endpoint.reply(serving, fields, plan, answer, head)

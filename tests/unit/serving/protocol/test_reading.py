@@ -43,6 +43,19 @@ def test_the_complaint_is_about_the_kind_that_was_meant() -> None:
     assert "json_schema" in str(error) and "name" in str(error)
 
 
+BROKEN_LIMITS: list[tuple[dict[str, object], str]] = [
+    ({"stop": ["x"] * 65}, "stop: List should have at most 64 items"),
+    ({"stop": ["x", ""]}, "stop.1: String should have at least 1 character"),
+    ({"prompt": []}, "prompt: List should have at least 1 item"),
+    ({"prompt": [[]]}, "prompt.0: List should have at least 1 item"),
+]
+
+
+@pytest.mark.parametrize(("fields", "told"), BROKEN_LIMITS)
+def test_of_a_union_the_broken_limit_is_told(fields: dict[str, object], told: str) -> None:
+    assert str(refused(fields)).startswith(told)
+
+
 def test_null_means_not_said() -> None:
     names = (name for name in CompletionRequest.model_fields if name != "prompt")
     body = json.dumps({"prompt": "x", **dict.fromkeys(names)}).encode()

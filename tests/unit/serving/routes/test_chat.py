@@ -201,6 +201,8 @@ def test_a_template_from_a_client_is_code_and_refused(serve: Serve) -> None:
     trusting = serve({"weather": "ok"}, config=ServerConfig(trust_request_chat_template=True))
     body = ask("weather", chat_template="{{ messages[0].content }}{{ '<|im_start|>assistant\n' }}")
     assert post(trusting, body)["usage"]["prompt_tokens"] == len("weather") + 11
+    unseen = refusal(trusting, {**body, "tools": [{"type": "function", "function": {"name": "f"}}]})
+    assert unseen["param"] == "tools", "the template would not show them to the model"
 
 
 @pytest.mark.parametrize(
@@ -222,6 +224,7 @@ def test_a_template_from_a_client_is_code_and_refused(serve: Serve) -> None:
         ({"max_tokens": 3, "max_completion_tokens": 4}, "max_completion_tokens"),
         ({"min_tokens": 9, "max_tokens": 4}, "min_tokens"),
         ({"temperature": -1}, "temperature"),
+        ({"temperature": 1e-5}, "temperature"),
         ({"temperature": "0"}, "temperature"),
         ({"top_p": 0}, "top_p"),
         ({"seed": -1}, "seed"),
@@ -237,8 +240,10 @@ def test_a_template_from_a_client_is_code_and_refused(serve: Serve) -> None:
         ({"logit_bias": {"-1": 1}}, "logit_bias"),
         ({"logit_bias": {"one": 1}}, "logit_bias"),
         ({"logit_bias": {"1": 101}}, "logit_bias"),
+        ({"logit_bias": {"1": 1, "01": 2}}, "logit_bias"),
         ({"bad_words": [""]}, "bad_words"),
         ({"truncate_prompt_tokens": 1024}, "truncate_prompt_tokens"),
+        ({"truncate_prompt_tokens": 0}, "truncate_prompt_tokens"),
         ({"stream_options": {"include_usage": True}}, "stream_options"),
         ({"stream": True, "stream_options": {"usage": True}}, "stream_options"),
         ({"tool_choice": "auto"}, "tool_choice"),
@@ -312,6 +317,6 @@ def test_prompts_at_and_over_the_context(serve: Serve) -> None:
     assert made["usage"]["completion_tokens"] == 3
     assert made["choices"][0]["finish_reason"] == "length"
     full = refusal(client, ask(text + "xxx"))
-    assert full["code"] == "context_length_exceeded"
+    assert (full["code"], full["param"]) == ("context_length_exceeded", "messages")
     cut = post(client, ask(text + "xxx", truncate_prompt_tokens=-1))
     assert cut["usage"]["completion_tokens"] == 1

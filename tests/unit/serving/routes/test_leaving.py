@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
@@ -10,11 +11,14 @@ from fastapi import FastAPI
 from starlette.types import Message
 
 from blockdraft.decoding import AcceptanceStats, Commit, SamplingParams
+from blockdraft.decoding.rows import RowProcessor
 from blockdraft.decoding.text import DecodeText
 from blockdraft.errors import Draining, EngineFault, Error, Overloaded, RequestError
+from blockdraft.serving.answers import sse
 from blockdraft.serving.app import create_app
 from blockdraft.serving.server_config import ServerConfig
-from blockdraft.serving.service import Service, Ticket
+from blockdraft.serving.service import Grammars, Service, Ticket
+from blockdraft.structured.spec import GrammarSpec
 from blockdraft.testing.chat import END_ID, VOCAB_SIZE, chat_codec
 
 CODEC = chat_codec()
@@ -83,7 +87,9 @@ class SlowRunner:
         return self.tickets[-1]
 
 
-def app_of(runner: SlowRunner, config: ServerConfig | None = None) -> FastAPI:
+def app_of(
+    runner: SlowRunner, config: ServerConfig | None = None, grammar: Grammars | None = None
+) -> FastAPI:
     service = Service(
         model_name="tiny",
         runner=runner,
@@ -91,6 +97,7 @@ def app_of(runner: SlowRunner, config: ServerConfig | None = None) -> FastAPI:
         vocab_size=VOCAB_SIZE,
         stop_ids=(END_ID,),
         max_model_len=512,
+        grammar=grammar,
     )
     return create_app(service, config)
 
@@ -227,6 +234,52 @@ def test_a_stream_that_takes_too_long_ends_with_an_error_event() -> None:
         events = [event[6:] for event in caller.text.split("\n\n") if event]
         assert json.loads(events[-2])["error"]["code"] == "request_timeout"
         assert all(ticket.canceled.is_set() for ticket in runner.tickets)
+
+    run(scenario)
+
+
+def test_a_client_who_stops_reading_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R09: its connection takes nothing any more, so the last event can't be sent either."""
+    monkeypatch.setattr(sse, "LAST_WORDS_SECONDS", 0.1)
+
+    class Stuck(Caller):
+        async def _send(self, message: Message) -> None:
+            await super()._send(message)
+            if message["type"] == "http.response.body":
+                await asyncio.Event().wait()
+
+    async def scenario() -> None:
+        runner = SlowRunner()
+        caller = Stuck(app_of(runner, ServerConfig(request_seconds=0.2)), body(stream=True))
+        await caller.run()
+        assert all(ticket.canceled.is_set() for ticket in runner.tickets)
+
+    run(scenario)
+
+
+def test_slow_grammars_hold_up_nobody_else() -> None:
+    released = threading.Event()
+
+    class SlowGrammars:
+        def compile(self, spec: GrammarSpec) -> Callable[[], RowProcessor]:
+            released.wait(8)
+            raise RequestError("too slow")
+
+    async def scenario() -> None:
+        runner = SlowRunner(commits=(replace(COMMIT, finish_reason="stop"),))
+        app = app_of(runner, grammar=SlowGrammars())
+        constrained = body(structured_outputs={"choice": ["a"]})
+        slow = [Caller(app, constrained) for _ in range(100)]
+        waiting = [asyncio.create_task(caller.run()) for caller in slow]
+        await asyncio.sleep(0.05)
+        plain = Caller(app, body())
+        try:
+            await asyncio.wait_for(plain.run(), 4)
+        finally:
+            released.set()
+        await asyncio.gather(*waiting)
+        assert plain.status == 200
+        assert {caller.status for caller in slow} == {400}
 
     run(scenario)
 

@@ -59,6 +59,17 @@ def test_cors_is_off_unless_configured(serve: Serve) -> None:
     config = ServerConfig(cors_origins=("https://example.org",))
     allowed = serve({}, config=config).get("/v1/models", headers=origin)
     assert allowed.headers["access-control-allow-origin"] == "https://example.org"
+    assert "X-Request-Id" in allowed.headers["access-control-expose-headers"]
+
+
+def test_a_browser_may_send_the_headers_of_clients(serve: Serve) -> None:
+    """OpenAI's package for JavaScript adds some, and each must pass the preflight."""
+    client = serve({}, config=ServerConfig(cors_origins=("https://example.org",)))
+    asked = {"Access-Control-Request-Method": "POST"}
+    asked["Access-Control-Request-Headers"] = "authorization,content-type,x-stainless-lang"
+    for origin, status in (("https://example.org", 200), ("https://example.com", 400)):
+        headers = {"Origin": origin, **asked}
+        assert client.options("/v1/chat/completions", headers=headers).status_code == status
 
 
 def test_unknown_paths_and_methods_are_json_errors(serve: Serve) -> None:
