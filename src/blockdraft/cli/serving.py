@@ -11,7 +11,7 @@ import signal
 from argparse import Namespace
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from socket import socket
 from types import FrameType
@@ -118,6 +118,8 @@ def _run(
     bound: socket,
     banner: Banner,
 ) -> int:
+    # With a key, a page that guesses the address still can't ask anything.
+    config = replace(config, is_local=is_loopback(bound) and not config.api_keys)
     app = AccessLog(create_app(assembled.service, config), quotes=settings.log_prompts)
     share_interpreter()
     # What is loaded by now stays; looking at it again and again would interrupt decoding.

@@ -14,6 +14,7 @@ from blockdraft.serving.answers.serving import Serving
 from blockdraft.serving.answers.token_texts import TokenTexts
 from blockdraft.serving.auth import ApiKeys
 from blockdraft.serving.errors import install_error_handlers
+from blockdraft.serving.origins import OwnPages
 from blockdraft.serving.protocol.chat import ChatRequest
 from blockdraft.serving.protocol.completions import CompletionRequest
 from blockdraft.serving.protocol.tokenizing import DetokenizeRequest, TokenizeChat, TokenizeText
@@ -43,6 +44,7 @@ def create_app(service: Service, config: ServerConfig | None = None) -> FastAPI:
     describe(app, bodies, has_keys=bool(config.api_keys))
     if config.api_keys:
         app.add_middleware(ApiKeys, keys=config.api_keys)
+    app.add_middleware(OwnPages, origins=config.cors_origins, local_only=config.is_local)
     if config.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -56,7 +58,7 @@ def create_app(service: Service, config: ServerConfig | None = None) -> FastAPI:
 
 
 def _add_text_routes(app: FastAPI, serving: Serving) -> None:
-    no_text = (400, 401, 404, 408, 413)
+    no_text = (400, 401, 403, 404, 408, 413)
     no_answer = (*no_text, 500, 503)
 
     @app.post(
@@ -98,11 +100,11 @@ def _add_status_routes(app: FastAPI, serving: Serving) -> None:
         "content": {"text/plain": {"schema": {"type": "string"}}},
     }
 
-    @app.get("/v1/models", responses=answers("ModelList", 401))
+    @app.get("/v1/models", responses=answers("ModelList", 401, 403))
     async def _models() -> Response:
         return status.models(serving)
 
-    @app.get("/v1/models/{name:path}", responses=answers("Model", 401, 404))
+    @app.get("/v1/models/{name:path}", responses=answers("Model", 401, 403, 404))
     async def _model(name: str) -> Response:
         return status.model(serving, name)
 

@@ -14,6 +14,7 @@ from blockdraft.errors import ConfigError, Draining, Error, Overloaded, RequestE
 _TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
+    403: "permission_error",
     404: "not_found_error",
     405: "invalid_request_error",
     408: "timeout_error",

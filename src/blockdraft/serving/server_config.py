@@ -22,7 +22,7 @@ class ServerConfig:
     `body_seconds` the arrival of its body. `max_choices` bounds prompts times `n` of one request.
     `spec_decode_metrics` is what an answer says of its drafts when the request doesn't choose.
     `cors_origins` empty = no CORS headers at all. With `api_keys`, all but the health endpoints
-    want one of them.
+    want one of them. `is_local` says that only this machine is meant to reach the server.
     """
 
     api_keys: tuple[str, ...] = ()
@@ -36,6 +36,7 @@ class ServerConfig:
     trust_request_chat_template: bool = False
     spec_decode_metrics: MetricsDetail = "none"
     playground: bool = True
+    is_local: bool = False
 
     def __post_init__(self) -> None:
         if any(not key.strip() for key in self.api_keys):

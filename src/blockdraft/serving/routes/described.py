@@ -18,6 +18,7 @@ _REFERENCE = "#/components/schemas/{model}"
 _WHY: Mapping[int, str] = {
     400: "The request is malformed, or asks for what is not served",
     401: "No valid API key",
+    403: "Sent by a page of another site",
     404: "No such model",
     408: "The body, or the answer, took too long",
     413: "The body is too large",
