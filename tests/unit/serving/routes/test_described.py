@@ -42,10 +42,10 @@ def test_whatever_is_named_is_there(serve: Serve) -> None:
 def test_statuses_are_those_that_occur(serve: Serve) -> None:
     document = cast(Document, serve({}).get("/openapi.json").json())
     statuses = {path: set(cast(Document, o["responses"])) for path, o in operations(document)}
-    answer = {"200", "400", "401", "404", "408", "413", "500", "503"}
+    answer = {"200", "400", "401", "403", "404", "408", "413", "500", "503"}
     assert statuses["/v1/chat/completions"] == statuses["/v1/completions"] == answer
     assert statuses["/tokenize"] == statuses["/detokenize"] == answer - {"500", "503"}
-    assert statuses["/v1/models/{name}"] == {"200", "401", "404"}
+    assert statuses["/v1/models/{name}"] == {"200", "401", "403", "404"}
     assert statuses["/health"] == statuses["/ready"] == {"200", "503"}
     assert statuses["/metrics"] == {"200", "404"}
 
