@@ -88,6 +88,7 @@ def overrides(*settings: str) -> list[str]:
     return [part for setting in settings for part in ("--set", setting)]
 
 
+@pytest.mark.slow
 def test_a_drafter_is_trained_exported_and_decodes_losslessly(
     pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,6 +131,7 @@ def test_a_drafter_is_trained_exported_and_decodes_losslessly(
     assert "run.seed (was 0, now 2)" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_simulated_and_real_figures_of_the_reloaded_drafter_agree(
     pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
