@@ -110,16 +110,17 @@ async def http_rate(
 ) -> float:
     """Tokens a second of a closed loop with so many requests at a time."""
     left = list(reversed(work))
-    tokens = 0
 
-    async def one_after_another() -> None:
-        nonlocal tokens
+    async def one_after_another() -> list[int]:
+        counts: list[int] = []
         while left:
-            tokens += (await stream(url, left.pop(), max_tokens)).num_tokens
+            counts.append((await stream(url, left.pop(), max_tokens)).num_tokens)
+        return counts
 
     started = time.perf_counter()
-    await asyncio.gather(*(one_after_another() for _ in range(concurrency)))
-    return tokens / (time.perf_counter() - started)
+    # Each loop counts for itself: `total += await ..` reads the total before it waits.
+    counts = await asyncio.gather(*(one_after_another() for _ in range(concurrency)))
+    return sum(map(sum, counts)) / (time.perf_counter() - started)
 
 
 def offline_rate(built: BuiltEngine, work: Sequence[Sequence[int]], max_tokens: int) -> float:
