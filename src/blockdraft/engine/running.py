@@ -94,6 +94,7 @@ class Running:
         self,
         ids: tuple[int, ...],
         num_drafted: int,
+        text: str,
         logprobs: tuple[TokenLogprobs, ...],
         now: float,
     ) -> Commit:
@@ -107,7 +108,7 @@ class Running:
         return Commit(
             ids=ids,
             num_drafted=num_drafted,
-            text=self.request.emission.take_text(),
+            text=text,
             logprobs=logprobs,
             stats=self.stats,
             finish_reason=self.request.emission.finish_reason,

@@ -11,7 +11,7 @@ A failure of the drafter costs its drafts and nothing else; one request's failur
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from torch import Tensor
 
@@ -34,6 +34,8 @@ TIMED_CATCH_UP = 64
 """More tokens than this taken into the drafter's contexts are not the price of a usual draft: they
 waited while nothing was drafted.
 """
+
+Decided = TypeVar("Decided")
 
 _LOGGER = logging.getLogger("blockdraft")
 
@@ -268,7 +270,8 @@ class Step:
         self, running: Running, emitted: tuple[int, ...], num_drafted: int, logits: Tensor
     ) -> Commit:
         logprobs = read_logprobs(logits, emitted, running.params.logprobs)
-        commit = running.commit(emitted, num_drafted, logprobs, self._parts.clock())
+        text = _guarded(running, running.request.emission.take_text)
+        commit = running.commit(emitted, num_drafted, text, logprobs, self._parts.clock())
         if running.is_finished:
             self._parts.scheduler.finish(running.key)
         return commit
@@ -326,8 +329,8 @@ def _slices(feeds: Sequence[Feed], result: PassResult, best: Likeliest) -> Itera
         asked = end
 
 
-def _guarded(running: Running, decide: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
-    """A request's own decision; what its processors raise is that request's fault alone."""
+def _guarded(running: Running, decide: Callable[[], Decided]) -> Decided:
+    """A request's own decision; what its processors or its codec raise is its fault alone."""
     try:
         return decide()
     except Error:
@@ -335,5 +338,5 @@ def _guarded(running: Running, decide: Callable[[], tuple[int, ...]]) -> tuple[i
     except Exception as error:
         raise EngineFault(
             f"deciding output token {running.position} failed ({type(error).__name__}: {error}); "
-            "look at the request's processors"
+            "look at the request's processors and its decoding of text"
         ) from error

@@ -120,6 +120,10 @@ def _add_status_routes(app: FastAPI, serving: Serving) -> None:
     async def _ready() -> Response:
         return status.ready(serving)
 
+    # Uptime monitors ask with HEAD, which the framework does not add by itself.
+    for path, probe in (("/health", _health), ("/ping", _ping), ("/ready", _ready)):
+        app.head(path, include_in_schema=False)(probe)
+
     @app.get("/version", responses=answers("Version"))
     async def _version() -> Response:
         return status.about()

@@ -243,6 +243,27 @@ def test_a_broken_processor_fails_its_own_request(temperature: float) -> None:
     assert_empty(engine)
 
 
+def test_a_broken_codec_fails_its_own_request() -> None:
+    """Text is decoded inside the step, by the request's own function."""
+
+    calls = iter(range(100))
+
+    def decode(ids: Sequence[int]) -> str:
+        if next(calls) > 4:
+            raise ValueError("no such token in the vocabulary")
+        return "x" * len(ids)
+
+    engine = engine_of(slots=3)
+    bad = engine.submit((3,), PARAMS, decode)
+    good = engine.submit((1, 2), PARAMS)
+    events = run(engine, 50)
+    assert ids_of(events[good]) == plain_ids((1, 2))
+    error = error_of(events[bad])
+    assert error is not None and "no such token" in str(error)
+    assert engine.stats().faults == 0
+    assert_empty(engine)
+
+
 class FaultyCommit(StatefulTarget):
     """Raises when the rows of one request are to be kept."""
 

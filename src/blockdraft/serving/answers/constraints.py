@@ -53,8 +53,6 @@ def forced_tools(serving: Serving, request: ChatRequest) -> GrammarSpec | None:
     name = choice.function.name if isinstance(choice, NamedTool) else None
     if name is not None and name not in [tool.function.name for tool in tools]:
         raise ApiError(f"tool_choice names {name!r}, which is not in tools", param="tool_choice")
-    if not tools:
-        raise ApiError("tool_choice is required and there are no tools", param="tool_choice")
     assert serving.service.tool_format is not None, "checked with the tools themselves"
     return serving.service.tool_format.forced(
         template_tools(tools), name=name, parallel=request.parallel_tool_calls is not False

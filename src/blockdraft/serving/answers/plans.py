@@ -35,6 +35,7 @@ COMPLETION_TOKENS = 16
 def plan_chat(serving: Serving, request: ChatRequest) -> Plan:
     """Raises ApiError or RequestError 400 for what can't be served as asked."""
     _check_stream(request)
+    _check_num_choices(serving, 1, request.choices)
     tools = offered_tools(serving, request.tools, is_none=request.tool_choice == "none")
     _check_tools(request)
     prompt = chat_prompt(serving, request, tools)
@@ -169,12 +170,15 @@ def _num_logprobs(serving: Serving, request: ChatRequest) -> int | None:
 
 def _check_num_choices(serving: Serving, num_prompts: int, n: int) -> None:
     most = serving.config.max_choices
-    if num_prompts * n > most:
-        raise ApiError(
-            f"{num_prompts} prompts times n = {n} are {num_prompts * n} answers; "
-            f"at most {most} in one request",
-            param="prompt" if n == 1 else "n",
-        )
+    if num_prompts * n <= most:
+        return
+    if num_prompts == 1:
+        raise ApiError(f"n is {n}; this server makes at most {most}", param="n")
+    raise ApiError(
+        f"{num_prompts} prompts times n = {n} are {num_prompts * n} answers; "
+        f"at most {most} in one request",
+        param="prompt" if n == 1 else "n",
+    )
 
 
 def _chat_parser(

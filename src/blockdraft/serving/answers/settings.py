@@ -56,7 +56,7 @@ def sampling_params(
         raise ApiError(
             f"min_tokens {min_tokens} is more than max_tokens {max_new_tokens}", param="min_tokens"
         )
-    _check_choices(serving, request)
+    _check_best_of(request)
     defaults = service.defaults
     temperature = _first(request.temperature, defaults.temperature, 1.0)
     if 0 < temperature < MIN_TEMPERATURE:
@@ -105,7 +105,7 @@ def _first(asked: Number | None, default: Number | None, otherwise: Number) -> N
     return otherwise if default is None else default
 
 
-def _check_choices(serving: Serving, request: AnswerFields) -> None:
+def _check_best_of(request: AnswerFields) -> None:
     if request.best_of is not None and request.best_of != request.choices:
         raise ApiError(
             f"best_of {request.best_of} is not supported: answers are not ranked; "
@@ -113,9 +113,6 @@ def _check_choices(serving: Serving, request: AnswerFields) -> None:
             param="best_of",
             code="unsupported_parameter",
         )
-    most = serving.config.max_choices
-    if request.choices > most:
-        raise ApiError(f"n is {request.choices}; this server makes at most {most}", param="n")
 
 
 def _ids(serving: Serving, name: str, ids: list[int] | None) -> tuple[int, ...]:

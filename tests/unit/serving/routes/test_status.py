@@ -29,6 +29,12 @@ def test_probes_need_no_key(serve: Serve, path: str) -> None:
     assert client.get(path).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/health", "/ready", "/ping"])
+def test_uptime_monitors_may_ask_with_head(serve: Serve, path: str) -> None:
+    answer = serve({}).head(path)
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
 @pytest.mark.parametrize(
     "header", [None, "secret", "Bearer", "Bearer wrong", "Basic secret", "Bearer secre\u00e9"]
 )
