@@ -28,7 +28,14 @@ Download = Callable[[str, str | None], str]
 
 _HUB_ID = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]+))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_PATTERNS = ["config.json", "*.safetensors", "*.safetensors.index.json", "mask_embedding.pt"]
+_PATTERNS = [
+    "config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "mask_embedding.pt",
+    "provenance.json",
+    "README.md",
+]
 
 
 class Location(NamedTuple):

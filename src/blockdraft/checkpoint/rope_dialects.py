@@ -34,7 +34,7 @@ def parse_rope(top: Fields) -> RopeConfig:
 
 
 def render_rope(rope: RopeConfig) -> dict[str, object]:
-    """The `rope_parameters` object of transformers 5, without keys that keep their default."""
+    """The `rope_parameters` object of transformers 5, without optional keys at their default."""
     rendered: dict[str, object] = {"rope_type": rope.rope_type, "rope_theta": rope.theta}
     for field in fields(rope):
         value = cast("object", getattr(rope, field.name))
@@ -42,6 +42,10 @@ def render_rope(rope: RopeConfig) -> dict[str, object]:
             rendered[field.name] = value
     if rope.rope_type != "default":
         rendered["factor"] = rope.factor
+    if rope.rope_type == "llama3":
+        # transformers has no defaults for these two.
+        rendered["low_freq_factor"] = rope.low_freq_factor
+        rendered["high_freq_factor"] = rope.high_freq_factor
     return rendered
 
 

@@ -39,7 +39,8 @@ from blockdraft.errors import CheckpointError
 
 CONFIG_FILE = "config.json"
 MASK_FILE = "mask_embedding.pt"
-_MASK_KEYS = ("mask_embedding", "weight")
+_MASK_KEYS = ("embedding", "mask_embedding", "weight")
+_MASK_ID_KEY = "mask_token_id"
 
 
 def load_checkpoint(
@@ -123,7 +124,10 @@ def _write(folder: Path, checkpoint: DrafterCheckpoint, tensors: dict[str, Tenso
     if checkpoint.recorded_tau is not None:
         write_recorded_tau(folder, checkpoint.recorded_tau)
     if checkpoint.mask_embedding is not None:
-        torch.save(checkpoint.mask_embedding.detach().cpu().clone(), folder / MASK_FILE)
+        # The form that vLLM and SGLang read too.
+        row = checkpoint.mask_embedding.detach().cpu().clone()
+        entry = {"embedding": row, _MASK_ID_KEY: checkpoint.config.mask_token_id}
+        torch.save(entry, folder / MASK_FILE)
 
 
 def _check_tap_count(
@@ -155,7 +159,7 @@ def _read_mask_embedding(path: Path, config: DrafterConfig, source: str) -> Tens
             f"{source}: {path.name} is damaged or holds more than tensors ({type(error).__name__});"
             " do not use it unless you trust it"
         ) from error
-    tensor = _only_value(loaded)
+    tensor = _only_value(loaded, config, source)
     if isinstance(tensor, Tensor) and not tensor.is_meta and tensor.layout == torch.strided:
         if tuple(tensor.shape) in ((config.hidden_size,), (1, config.hidden_size)):
             return tensor.detach().flatten()
@@ -168,11 +172,18 @@ def _read_mask_embedding(path: Path, config: DrafterConfig, source: str) -> Tens
     )
 
 
-def _only_value(loaded: object) -> object:
-    """The value of a state dict whose one key is a known name; anything else as it is."""
+def _only_value(loaded: object, config: DrafterConfig, source: str) -> object:
+    """The value of a dict whose one key, beside the mask token's id, is a known name; anything
+    else as it is. Raises CheckpointError for a row that was made for another mask token."""
     if not isinstance(loaded, dict):
         return loaded
-    entries = cast("dict[object, object]", loaded)
+    entries = dict(cast("dict[object, object]", loaded))
+    made_for = entries.pop(_MASK_ID_KEY, config.mask_token_id)
+    if made_for != config.mask_token_id:
+        raise CheckpointError(
+            f"{source}: {MASK_FILE} was made for mask token {made_for}, but {CONFIG_FILE} has"
+            f" {config.mask_token_id}; files of two checkpoints are mixed: fetch it again"
+        )
     known = [value for key, value in entries.items() if key in _MASK_KEYS]
     return known[0] if len(known) == len(entries) == 1 else entries
 

@@ -34,12 +34,13 @@ HARMLESS_KEYS = frozenset(
 
 _TARGET_SUFFIXES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 
-_SPECULATORS_KEYS = (
+SPECULATORS_KEYS = (
     "speculators_model_type",
     "speculators_config",
     "transformer_layer_config",
     "aux_hidden_state_layer_ids",
 )
+"""Any of these makes a config.json one of the speculators layout."""
 
 _NEUTRAL_VALUES: Mapping[str, tuple[object, ...]] = {
     "attention_sink_bias": (False,),
@@ -69,11 +70,13 @@ JUDGED_KEYS = frozenset(_NEUTRAL_VALUES)
 
 def refuse_other_formats(raw: Mapping[str, object], where: str) -> None:
     """Raise CheckpointError when `raw` describes a target model or a drafter of another layout."""
-    for key in _SPECULATORS_KEYS:
+    for key in SPECULATORS_KEYS:
         if raw.get(key) is not None:
             raise CheckpointError(
-                f"{where}: key '{key}' belongs to the speculators layout, which is not read here;"
-                " convert it to the published DFlash layout (its layer ids are one higher)"
+                f"{where}: key '{key}' belongs to the speculators layout, which is not read"
+                " directly (its layer ids are one higher); convert it with `blockdraft export"
+                f" --format hf --target TARGET --drafter {_folder_of(where)} --out NEW_FOLDER"
+                " --keep-draft-vocabulary`"
             )
     names = _architectures(raw)
     if any(name.endswith(_TARGET_SUFFIXES) for name in names) or not _has_dflash_keys(raw):
@@ -109,6 +112,11 @@ def refuse_architecture(raw: Mapping[str, object], where: str) -> None:
                 f"{where}: architecture {name} is not supported, expected DFlashDraftModel;"
                 " use a plain DFlash (version 1) checkpoint"
             )
+
+
+def _folder_of(where: str) -> str:
+    """What a user would give as the drafter: the place without the file's name."""
+    return where.removesuffix("/config.json")
 
 
 def _architectures(raw: Mapping[str, object]) -> tuple[str, ...]:

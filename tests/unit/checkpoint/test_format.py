@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from blockdraft.checkpoint.format import guessed_taps, parse_config, render_config
+from blockdraft.checkpoint.rope_dialects import render_rope
 from blockdraft.drafter import DrafterConfig, MaskRule, RopeConfig
 from blockdraft.drafter.config import LayerType, RopeType
+from blockdraft.drafter.rope import inverse_frequencies
 from blockdraft.errors import CheckpointError
 
 Json = dict[str, object]
@@ -461,3 +466,19 @@ def test_recorded_and_built_in_files_are_read(data_dir: Path) -> None:
     assert len(files) == 10
     for file in files:
         parse_config(cast("Json", json.loads(file.read_text())), str(file))
+
+
+@pytest.mark.parametrize("rope_type", _ROPE_TYPES)
+def test_transformers_takes_rendered_rope_whose_numbers_are_the_defaults(
+    rope_type: RopeType,
+) -> None:
+    """L20: a key that our parser may guess is one that others may want."""
+    rope = RopeConfig(rope_type=rope_type, factor=2.0, original_max_position_embeddings=64)
+    config = LlamaConfig(
+        hidden_size=64,
+        num_attention_heads=2,
+        max_position_embeddings=128,
+        rope_parameters=render_rope(rope),
+    )
+    theirs = cast("torch.Tensor", LlamaRotaryEmbedding(config).inv_freq)
+    torch.testing.assert_close(theirs, inverse_frequencies(rope, 32).inverse, rtol=1e-6, atol=0)
