@@ -1,0 +1,65 @@
+"""Where the files of a pair are: folders, GGUF files, built-in names, hub ids.
+
+Of a target on the hub only small files are fetched, never weights.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from huggingface_hub import (
+    snapshot_download,  # pyright: ignore[reportUnknownVariableType]: it has bare generics
+)
+
+from blockdraft.builtin import builtin_drafter_path, builtin_models
+from blockdraft.checkpoint.resolve import resolve
+from blockdraft.errors import CheckpointError
+
+_SMALL = ["*.json", "*.jinja", "*.txt", "*.model"]
+_DRAFTER = [*_SMALL, "*.safetensors", "mask_embedding.pt"]
+
+
+class Located(NamedTuple):
+    """`folder` holds the files, or is a GGUF file. `has_weights` is false where only small files
+    were fetched."""
+
+    folder: Path
+    source: str
+    has_weights: bool = True
+
+
+def locate_target(name: str, revision: str | None = None) -> Located:
+    """The target's files. Raises CheckpointError where there is nothing of that name.
+
+    A built-in target that was never fetched is refused: checking is no reason to download it.
+    """
+    for model in builtin_models():
+        if model.name == name:
+            if not model.cached:
+                raise CheckpointError(
+                    f"the built-in target {name} is not on this machine yet; run `blockdraft demo` "
+                    "once, which fetches it"
+                )
+            return Located(model.path, name)
+    return _locate(name, revision, _SMALL, has_weights=False)
+
+
+def locate_drafter(name: str, revision: str | None = None) -> Located:
+    """The drafter's files. Raises CheckpointError where there is nothing of that name."""
+    path = builtin_drafter_path(name)
+    if path is not None:
+        return Located(path, name)
+    return _locate(name, revision, _DRAFTER, has_weights=True)
+
+
+def _locate(name: str, revision: str | None, patterns: list[str], *, has_weights: bool) -> Located:
+    path = Path(name).expanduser()
+    if path.suffix == ".gguf" and path.is_file():
+        return Located(path, name)
+    if path.is_dir():
+        return Located(path, name)
+
+    def download(repo: str, pinned: str | None) -> str:
+        return snapshot_download(repo, revision=pinned, allow_patterns=patterns)
+
+    found = resolve(name, revision, download)
+    return Located(found.folder, found.source, has_weights)
