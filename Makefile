@@ -11,8 +11,8 @@ SETUP = @test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed" >&
 # Tiny models run on one thread each, so files of tests run side by side.
 PARALLEL := -n auto --maxprocesses 4
 
-UNIT := not (acceptance or slow or gpu or network or browser or soak)
-ACCEPTANCE := (acceptance or slow) and not (gpu or network or browser or soak)
+UNIT := not (acceptance or slow or gpu or network or browser or soak or engines)
+ACCEPTANCE := (acceptance or slow) and not (gpu or network or browser or soak or engines)
 # What depends on the versions of transformers, huggingface_hub and accelerate.
 LOWEST_TESTS := tests/unit/target tests/unit/checkpoint tests/unit/builtin tests/unit/native tests/parity \
 	tests/law/test_greedy.py
@@ -20,7 +20,7 @@ LOWEST_TESTS := tests/unit/target tests/unit/checkpoint tests/unit/builtin tests
 export PYTHONUNBUFFERED = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-lowest test-acceptance test-browser check lint format types docs dist clean
+.PHONY: help demo test test-unit test-lowest test-acceptance test-browser test-engines check lint format types docs dist clean
 
 help: ## list these words
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' $(MAKEFILE_LIST) \
@@ -50,6 +50,10 @@ test-acceptance: ## the tests with the real built-in model (under 10 minutes)
 test-browser: ## the playground in a real headless Chromium (where one is installed)
 	$(SETUP) test
 	$(BIN)/python -m pytest -m browser --durations=5
+
+test-engines: ## our files in llama.cpp itself: the same texts, the same drafts accepted
+	$(SETUP) test
+	$(BIN)/python -m pytest -m "engines and not slow" --durations=5 tests/engines
 
 $(LOWEST)/ready: requirements/lowest.txt requirements/constraints.txt
 	@echo "setup: lowest claimed versions: downloads about 15 MB" >&2

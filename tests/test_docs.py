@@ -81,7 +81,12 @@ def test_commands_named_in_the_docs_exist(path: Path) -> None:
         assert file.exists(), f"blockdraft {command} does not exist"
 
 
-@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    # Those two are about other engines, whose flags are theirs; tests of `launch` look at them.
+    [path for path in GUIDES if path.stem not in ("integrations", "scaling")],
+    ids=lambda path: path.name,
+)
 def test_flags_named_in_the_docs_exist(path: Path) -> None:
     """U06: every flag that a user is told of is one of the command line's."""
     command_line = (ROOT / "src" / "blockdraft" / "cli").glob("*.py")

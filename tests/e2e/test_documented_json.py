@@ -86,6 +86,24 @@ def test_models(capsys: Capture) -> None:
     assert_documented("JSON: models", capsys.readouterr().out)
 
 
+def test_check(ids_pair: list[str], capsys: Capture) -> None:
+    argv = ["check", *ids_pair, "--engine", "blockdraft", "--json"]
+    assert main([*argv, "--max-new-tokens", "6"]) == 0
+    assert_documented("JSON: check", capsys.readouterr().out)
+
+
+def test_export(ids_pair: list[str], tmp_path: Path, capsys: Capture) -> None:
+    argv = ["export", "--format", "hf", *ids_pair, "--out", str(tmp_path / "out"), "--json"]
+    assert main(argv) == 0
+    assert_documented("JSON: export", capsys.readouterr().out)
+
+
+def test_launch(ids_pair: list[str], capsys: Capture) -> None:
+    argv = ["launch", "vllm", *ids_pair, "--device", "cpu", "--print", "--json"]
+    assert main(argv) == 0
+    assert_documented("JSON: launch", capsys.readouterr().out)
+
+
 def test_commands_and_sampling_flags_are_named() -> None:
     """S15: the page leaves no sampling flag out."""
     assert re.findall(r"^\| `blockdraft (\w+)` \|", PAGE, re.MULTILINE) == list(COMMANDS)

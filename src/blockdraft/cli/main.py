@@ -16,7 +16,19 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from blockdraft import __version__
-from blockdraft.cli import data, demo, generate, inspect, models, serve, train, verify
+from blockdraft.cli import (
+    check,
+    data,
+    demo,
+    export,
+    generate,
+    inspect,
+    launch,
+    models,
+    serve,
+    train,
+    verify,
+)
 from blockdraft.cli import eval as evaluate
 from blockdraft.cli.commands import Command, add_commands, add_traceback_flag
 from blockdraft.cli.console import say
@@ -62,6 +74,9 @@ COMMANDS: dict[str, Command] = {
     "data": data,
     "train": train,
     "eval": evaluate,
+    "check": check,
+    "export": export,
+    "launch": launch,
 }
 
 
