@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from blockdraft.check.shape import DrafterShape
-from blockdraft.check.tokenizer import TokenizerFacts
+from blockdraft.target.tokenizer_facts import TokenizerFacts
 
 DrafterFormat = Literal["hf", "speculators", "gguf", "target", "unreadable"]
 TargetFormat = Literal["hf", "gguf", "drafter", "unreadable"]

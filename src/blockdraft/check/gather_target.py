@@ -13,7 +13,7 @@ from blockdraft.check.facts import DrafterRecord, TargetFacts, TargetFormat
 from blockdraft.check.gguf_facts import read_gguf
 from blockdraft.check.locate import Located
 from blockdraft.check.loose import Loose, as_object
-from blockdraft.check.tokenizer import read_tokenizer
+from blockdraft.target.tokenizer_facts import read_tokenizer
 from blockdraft.data.rendering import Renderer, RenderingConfig
 from blockdraft.native import why_not_native
 from blockdraft.target.folder import check_model_folder, read_json

@@ -11,11 +11,13 @@ from typing import cast
 
 import torch
 
-from blockdraft.cli.console import emit, emit_json
+from blockdraft.cli.console import emit, emit_json, say_progress
 from blockdraft.cli.hardware import describe_hardware
 from blockdraft.cli.training_progress import TrainingProgress
 from blockdraft.errors import ConfigError
 from blockdraft.recipes import find_recipe, list_builtin_recipes
+from blockdraft.target.load import resolve_source
+from blockdraft.target.tokenizer_facts import read_tokenizer
 from blockdraft.training.config import RunConfig, parse_recipe
 from blockdraft.training.cost.machine import measured_peak
 from blockdraft.training.ranks.distributed import Ranks, barrier, joined_ranks
@@ -157,6 +159,7 @@ def _export(
         steps=step,
         command=_command(args),
         machine=describe_hardware(trainer.device.type)._asdict(),
+        tokenizer=_tokenizer(config),
     )
     made = TrainedDrafter(
         config=training.drafter.config,
@@ -166,6 +169,13 @@ def _export(
     )
     export_drafter(made, folder / DRAFTER_FOLDER)
     return measured
+
+
+def _tokenizer(config: RunConfig) -> dict[str, object] | None:
+    """What the record keeps of the target's tokenizer; None where it has none."""
+    target = config.target
+    found = read_tokenizer(resolve_source(target.model, target.revision, say_progress))
+    return None if found is None else found.record()
 
 
 def _tell_end(

@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from blockdraft.check.tokenizer import read_tokenizer
+from blockdraft.target.tokenizer_facts import read_tokenizer
 from blockdraft.checkpoint import DrafterCheckpoint, save_checkpoint
 from blockdraft.checkpoint.contents import expected_shapes
 from blockdraft.data.rendering import Renderer, RenderingConfig

@@ -23,12 +23,13 @@ def make_provenance(
     steps: int,
     command: str,
     machine: Mapping[str, str],
+    tokenizer: Mapping[str, object] | None,
 ) -> dict[str, object]:
     """Everything that is recorded beside the weights.
 
     `measured` is what `measured_at` found for these weights. `acceptance_length` is the decoded
     one, else the simulated one; engines raise an alarm far below it. `machine` says hardware and
-    software.
+    software. `tokenizer` is what a later check of another target is compared with.
     """
     train = training.data.train
     tau = measured.get("decoded, all", measured.get("simulated, all"))
@@ -49,6 +50,7 @@ def make_provenance(
         },
         "licenses": _licenses(training.data.answers.manifests),
         "target_fingerprint": fingerprint_of(training.target),
+        "tokenizer": tokenizer,
         "answers": [
             {"answers": manifest.get("answers"), "files": manifest.get("files")}
             for manifest in training.data.answers.manifests

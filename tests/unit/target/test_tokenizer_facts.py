@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from blockdraft.check.tokenizer import SHA_KEY, TokenizerFacts, read_tokenizer
+from blockdraft.target.tokenizer_facts import SHA_KEY, TokenizerFacts, read_tokenizer
 from blockdraft.errors import CheckpointError
 
 
