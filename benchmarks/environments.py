@@ -44,6 +44,11 @@ ENVIRONMENTS = (
         ),
         num_bytes=3_600_000_000,
     ),
+    Environment(
+        name="openvino",
+        probe="import openvino_genai, optimum.exporters.openvino.model_patcher",
+        num_bytes=1_600_000_000,
+    ),
 )
 
 
@@ -76,8 +81,8 @@ def make(environment: Environment, envs: Path, report: Report) -> None:
     """Make the environment anew unless it is complete.
 
     Nothing is resolved: pip gets `--no-deps` and every pin, so that it can't pick another torch.
-    The pins leave out what vLLM wants only for images and sound (torchvision, torchaudio,
-    torchcodec). Raises EnvironmentFailed.
+    The pins leave out what vLLM and optimum-intel want only for images and sound (torchvision,
+    torchaudio, torchcodec). Raises EnvironmentFailed.
     """
     if is_complete(envs, environment.name):
         report(f"{environment.name}: complete")

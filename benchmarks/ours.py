@@ -19,11 +19,15 @@ from blockdraft.native import NativeTarget, PackedDrafter
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer: ids (stop token included), seconds from submission to last token, counts."""
+    """One answer: ids (stop token included), seconds from submission to last token, counts.
+
+    `accepted` are the drafts that each verification added to the answer, in order.
+    """
 
     token_ids: tuple[int, ...]
     seconds: float
     stats: AcceptanceStats
+    accepted: tuple[int, ...]
 
 
 def load_native(target: str, dtype: str, quantize: str | None = None) -> NativeTarget:
@@ -58,7 +62,12 @@ def answer(built: BuiltEngine, ids: Sequence[int], max_new_tokens: int) -> Answe
     started = time.perf_counter()
     done = run_all(built, [ids], max_new_tokens)
     seconds = time.perf_counter() - started
-    return Answer(tuple(i for commit in done[0] for i in commit.ids), seconds, done[0][-1].stats)
+    return Answer(
+        token_ids=tuple(i for commit in done[0] for i in commit.ids),
+        seconds=seconds,
+        stats=done[0][-1].stats,
+        accepted=tuple(commit.num_drafted for commit in done[0][1:]),
+    )
 
 
 def run_all(

@@ -67,6 +67,10 @@ PEERS: Mapping[str, PeerSpec] = MappingProxyType(
         "vllm-compiled": _vllm("plain-compiled"),
         "vllm-dflash": _vllm("dflash"),
         "vllm-dflash-compiled": _vllm("dflash-compiled"),
+        "openvino": PeerSpec(environment="openvino", worker="openvino_pipeline", mode="plain"),
+        "openvino-dflash": PeerSpec(
+            environment="openvino", worker="openvino_pipeline", mode="dflash"
+        ),
     }
 )
 
@@ -76,8 +80,9 @@ class PeerSetup:
     """What a peer loads.
 
     `model` and `drafter` are Hugging Face folders, for llama.cpp GGUF files (`dtype` is then the
-    file's). Peers without drafting take no `drafter`. `draft_len`: drafts a step, None for the
-    peer's default. `context_len` bounds prompt plus answer, in tokens.
+    file's), for OpenVINO what `optimum-cli` made of the folders. Peers without drafting take no
+    `drafter`. `draft_len`: drafts a step, None for the peer's default. `context_len` bounds prompt
+    plus answer, in tokens.
     """
 
     model: Path

@@ -108,6 +108,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "interop",
     ),
     "launch": ("errors", "builtin"),
+    "bench": ("errors", "decoding", "data", "evaluation"),
     "serving": (
         "errors",
         "decoding",
@@ -146,6 +147,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "interop",
         "check",
         "launch",
+        "bench",
     ),
 }
 """For each part of the package, the parts below it that it may import."""
@@ -158,7 +160,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "rich": ("cli", "llm"),
     "argparse": ("cli",),
     "pyarrow": ("data",),
-    "httpx": ("data",),
+    "httpx": ("data", "bench"),
     "fastapi": ("serving",),
     "starlette": ("serving",),
     "uvicorn": ("serving",),

@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from blockdraft import __version__
 from blockdraft.cli import (
+    bench,
     check,
     data,
     demo,
@@ -77,6 +78,7 @@ COMMANDS: dict[str, Command] = {
     "check": check,
     "export": export,
     "launch": launch,
+    "bench": bench,
 }
 
 
