@@ -7,14 +7,11 @@ import asyncio
 import gc
 import logging
 import os
-import signal
 from argparse import Namespace
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from socket import socket
-from types import FrameType
 
 from blockdraft import __version__
 from blockdraft.builtin import builtin_drafter_path
@@ -24,6 +21,7 @@ from blockdraft.cli.pair import choose_checked_drafter, load_pair
 from blockdraft.cli.serve_banner import Banner, announce
 from blockdraft.cli.serve_keys import collect_keys
 from blockdraft.cli.serve_settings import ServeSettings
+from blockdraft.cli.signals import ended_by_sigterm
 from blockdraft.serving.access_log import AccessLog
 from blockdraft.serving.app import create_app
 from blockdraft.serving.assemble import Assembled, Naming, Parts, assemble
@@ -31,6 +29,7 @@ from blockdraft.serving.cores import engine_threads, num_usable_cores, share_int
 from blockdraft.serving.generation_defaults import read_generation_defaults
 from blockdraft.serving.lifecycle import Lifecycle
 from blockdraft.serving.logs import LogSettings, logging_as
+from blockdraft.serving.passing_thread import in_passing_thread
 from blockdraft.serving.server_config import MAX_CHOICES, ServerConfig
 from blockdraft.serving.uvicorn_server import HttpServer, bind_socket, is_loopback, listen, url_of
 from blockdraft.target.load import resolve_source
@@ -45,7 +44,7 @@ def serve(settings: ServeSettings) -> int:
         bound = bind_socket(settings.host, settings.port)
         with bound:
             warn_if_open(bound, config)
-            parts, banner = load(settings, bound, config)
+            parts, banner = in_passing_thread(partial(load, settings, bound, config))
             assembled = assemble(parts)
             try:
                 return _run(settings, config, assembled, bound, banner)
@@ -205,17 +204,3 @@ def warn_if_open(bound: socket, config: ServerConfig) -> None:
         "anybody who can reach %s may use this server: no API key is set (--api-key-file)",
         bound.getsockname()[0],
     )
-
-
-@contextmanager
-def ended_by_sigterm() -> Generator[None, None, None]:
-    """A SIGTERM while models are loaded ends the process in order; later ones drain first."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -1,7 +1,6 @@
 """How the parts of `blockdraft serve` are joined: names, threads, the banner, early signals."""
 
 import logging
-import signal
 from argparse import Namespace
 from pathlib import Path
 from typing import cast
@@ -12,7 +11,6 @@ from blockdraft.cli.pair import Conditions
 from blockdraft.cli.serve_banner import Banner, announce, banner_lines
 from blockdraft.cli.serve_settings import ServeSettings
 from blockdraft.cli.serving import (
-    ended_by_sigterm,
     model_args,
     model_names,
     server_config,
@@ -146,10 +144,3 @@ def test_an_open_door_is_told(
     with bind_socket(host, 0) as bound, caplog.at_level(logging.WARNING, logger="blockdraft"):
         warn_if_open(bound, ServerConfig(api_keys=keys))
     assert len(caplog.records) == num_warnings
-
-
-def test_a_sigterm_while_loading_ends_in_order() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as left, ended_by_sigterm():
-        signal.raise_signal(signal.SIGTERM)
-    assert left.value.code == 143 and signal.getsignal(signal.SIGTERM) == before
