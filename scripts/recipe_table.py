@@ -27,6 +27,8 @@ MEANINGS = {
     "data.features": "caches of `blockdraft data features`, one for each of `answers`; empty = on "
     "the fly",
     "data.limit": "only the first so many answers",
+    "data.accept_other_target": "take answers that are recorded as those of another target or "
+    "chat template; else they are refused",
     "data.samples.max_tokens": "longest sample, prompt included",
     "data.samples.min_answer_tokens": "shorter answers are bad ones; 2 at least, anchor and label",
     "data.samples.on_long": 'a sample that is longer: "cut" keeps its beginning, "skip" leaves it '
@@ -34,7 +36,8 @@ MEANINGS = {
     "data.samples.on_bad": "a short answer, no prompt, ids outside the vocabulary",
     "data.samples.categories": "only these; empty = all",
     "target.model": "built-in name, folder, hub id or GGUF file",
-    "target.dtype": '"auto" takes the faster of float32 and bfloat16 here',
+    "target.dtype": '"auto" = bfloat16; nothing is chosen by timing, so that every process '
+    "computes the same features",
     "target.engine": '"auto" = the native decoder where it fits',
     "target.revision": "commit, tag or branch of a hub id",
     "drafter.num_layers": "depth",

@@ -46,6 +46,15 @@ from blockdraft.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 
+KERNELS = """
+from blockdraft.native import target
+from blockdraft.native.linear import only
+def plan(linears, *rest, on_cpu):  # as if this kernel had been measured to be the fastest
+    names = {name for linear in linears for name in linear.kernels}
+    return only("KERNEL" if "KERNEL" in names else "plain")
+target.measure_plan = plan
+"""
+
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
@@ -151,10 +160,14 @@ def test_simulated_and_real_figures_of_the_reloaded_drafter_agree(
     assert real.tau == pytest.approx(simulated, abs=0.1)
 
 
-def start(recipe: Path, out: Path, *settings: str) -> subprocess.Popen[str]:
+def start(
+    recipe: Path, out: Path, *settings: str, fastest: str | None = None
+) -> subprocess.Popen[str]:
+    """A training in a process of its own, on which `fastest` is the fastest kernel."""
     arguments = ["train", str(recipe), "--out", str(out), "--device", "cpu", "--threads", "1"]
+    before = "" if fastest is None else KERNELS.replace("KERNEL", fastest)
     return subprocess.Popen(
-        [sys.executable, "-c", RUNNER, *arguments, *overrides(*settings)],
+        [sys.executable, "-c", before + RUNNER, *arguments, *overrides(*settings)],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -210,6 +223,44 @@ def test_a_killed_run_and_a_stopped_run_go_on_to_the_same_weights(
     assert losses[0] == losses[1]
 
 
+def losses_of(folder: Path) -> list[object]:
+    return [r["loss"] for r in read_metrics(folder / "metrics.jsonl") if r["kind"] == "train"]
+
+
+@pytest.mark.slow
+def test_processes_agree_to_the_bit_whatever_kernels_are_faster_in_them(
+    pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Features on the fly from the native bfloat16 target: the same recipe gives the same losses in
+    two processes, and a run that is stopped and goes on in a third one those of a straight one."""
+    recipe = write_recipe(tmp_path, pair)
+    settings = (
+        *("target.engine=native", "target.dtype=auto", "run.precision=bfloat16"),
+        *("run.steps=20", "run.save_every=3", "eval.simulate_every=4", "run.keep_last=30"),
+    )
+    folders = {"plain": tmp_path / "plain", "packed": tmp_path / "packed"}
+    for fastest, out in folders.items():
+        process = start(recipe, out, *settings, fastest=fastest)
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    expected = losses_of(folders["plain"])
+    assert len(expected) == 20 and losses_of(folders["packed"]) == expected
+    resumed = tmp_path / "resumed"
+    process = start(recipe, resumed, *settings, fastest="plain")
+    wait_for(resumed, 6, process)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0 and Checkpoints(resumed).steps()[-1] < 20, errors
+    process = start(recipe, resumed, *settings, fastest="packed")
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert losses_of(resumed) == expected
+    straight = folders["plain"]
+    assert Checkpoints(resumed).scores() == Checkpoints(straight).scores()
+    for name, tensor in Checkpoints(straight).load(20).model.items():
+        assert torch.equal(Checkpoints(resumed).load(20).model[name], tensor), name
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -236,11 +287,61 @@ def test_mistakes(
     assert not (tmp_path / "out").exists(), "nothing is left behind"
 
 
+def test_what_can_not_go_on_is_refused_before_anything_is_loaded(
+    pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, out = write_recipe(tmp_path, pair), tmp_path / "run"
+    command = ["train", str(recipe), "--out", str(out), "--device", "cpu"]
+    assert main([*command, *overrides("run.steps=4")]) == 0
+    before = sorted(out.rglob("*"))
+    for settings, words in (
+        (("run.steps=4", "run.seed=3"), "run.seed (was 0, now 3)"),
+        (("run.steps=4", "target.model=gone"), "target.model (was"),
+        (("run.steps=2",), "is at step 4 already, more than the 2 asked for"),
+    ):
+        capsys.readouterr()
+        assert main([*command, *overrides(*settings)]) == 2
+        errors = capsys.readouterr().err
+        assert words in errors and "loading" not in errors
+    # What is counted in epochs is known once the answers are.
+    text = recipe.read_text().replace("steps = 6", "epochs = 1")
+    recipe.write_text(text)
+    assert main([*command, *overrides("data.limit=20")]) == 2
+    assert "data.limit (was None, now 20)" in capsys.readouterr().err
+    assert sorted(out.rglob("*")) == before
+
+
+def test_answers_of_another_target_are_refused_unless_accepted(
+    pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A drafter of what another model says drafts badly, and nothing else would tell."""
+    answers = tmp_path / "answers"
+    answers.mkdir()
+    for path in pair[1].iterdir():
+        (answers / path.name).write_bytes(path.read_bytes())
+    manifest = json.loads((answers / "manifest.json").read_text())
+    manifest["source"] = {"kind": "in_process", "target": "Other/Model"}
+    (answers / "manifest.json").write_text(json.dumps(manifest))
+    recipe = write_recipe(tmp_path, (pair[0], answers))
+    command = ["train", str(recipe), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    assert main(command) == 2
+    errors = capsys.readouterr().err
+    assert "target Other/Model wrote them" in errors and "accept_other_target" in errors
+    assert not (tmp_path / "run").exists()
+    assert main([*command, *overrides("data.accept_other_target=true", "run.steps=1")]) == 0
+    assert "is accepted as it is: target Other/Model wrote them" in capsys.readouterr().err
+
+
 def test_list_and_show(
     pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["train", "--list"]) == 0
-    assert "smollm2-cpu" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    names = [line.split("  ")[0] for line in lines]
+    assert {"smollm2-cpu", "smollm2-cpu-continued", "adapt-domain"} <= set(names)
+    rests = [line[len(name) :] for line, name in zip(lines, names, strict=True)]
+    starts = {len(line) - len(rest.lstrip()) for line, rest in zip(lines, rests, strict=True)}
+    assert len(starts) == 1, "a column of names, a column of summaries"
     recipe = write_recipe(tmp_path, pair)
     assert main(["train", str(recipe), "--show", "--set", "run.seed=5"]) == 0
     shown = json.loads(capsys.readouterr().out)

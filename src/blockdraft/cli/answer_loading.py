@@ -14,6 +14,7 @@ from blockdraft.cli.pair import load_pair
 from blockdraft.data.in_process import InProcessGenerator
 from blockdraft.data.rendering import Codec, Renderer, RenderingConfig
 from blockdraft.errors import ConfigError
+from blockdraft.target.fingerprint import fingerprint_of
 from blockdraft.target.folder import read_json
 from blockdraft.target.hf_load import load_text
 from blockdraft.target.load import resolve_source
@@ -58,6 +59,7 @@ def load_local(args: Namespace, *, settings_file: Path) -> LocalWriter:
         "quantize": conditions.quantize,
     }
     notes: dict[str, object] = {
+        "target_fingerprint": fingerprint_of(pair.target),
         "engine": conditions.engine,
         "drafter": conditions.drafter,
         "width": conditions.width,

@@ -95,7 +95,7 @@ def _add_target(parser: ArgumentParser) -> None:
         "--target-dtype",
         choices=DTYPES,
         default="auto",
-        help="that the target computes in; auto = the faster of float32 and bfloat16 here",
+        help="that the target computes in; auto = bfloat16, as in training",
     )
     group.add_argument("--device", help="torch device of the target (default: chosen by torch)")
     group.add_argument("--threads", type=values.count, metavar="N", help="CPU threads of torch")

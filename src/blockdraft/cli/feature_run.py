@@ -18,13 +18,17 @@ from blockdraft.cli.console import emit, emit_json, say, say_progress
 from blockdraft.cli.progress import progress_bar
 from blockdraft.cli.target_report import describe_target
 from blockdraft.data.answers import AnswerTable
+from blockdraft.decoding.interfaces import TargetSpec
 from blockdraft.errors import ConfigError
 from blockdraft.native import TargetOptions, load_engine_target
+from blockdraft.target.fingerprint import fingerprint_of
+from blockdraft.target.rows import check_taps
 from blockdraft.training.batches.samples import SampleConfig, SampleSet, make_samples
 from blockdraft.training.features.cache import CachedFeatures
-from blockdraft.training.features.format import FeatureKind, fingerprint_of, parse_feature_dtype
+from blockdraft.training.features.format import FeatureKind, parse_feature_dtype
 from blockdraft.training.features.live import LiveFeatures
 from blockdraft.training.features.writer import SHARD_BYTES, FeatureWriter, free_bytes
+from blockdraft.training.run.origin import other_target
 
 SECONDS_BETWEEN_LINES = 60.0
 
@@ -39,8 +43,16 @@ def make_features(args: Namespace) -> int:
         torch.set_num_threads(args.threads)
     if args.dry_run:
         return _say_size(args, answers)
-    options = TargetOptions(dtype=args.target_dtype, device=args.device, revision=args.revision)
+    options = TargetOptions(
+        dtype=args.target_dtype,
+        device=args.device,
+        revision=args.revision,
+        tuned=False,  # a cache that is gone on with is one, and that of what training computes
+    )
     target = load_engine_target(args.target, options, report=say_progress)
+    difference = other_target(answers.manifest, target, args.target)
+    if difference is not None:
+        say(f"{args.answers} is not of this target, and training will refuse it: {difference}")
     source = LiveFeatures(target, args.taps, final=args.final)
     kind = FeatureKind(
         target=target.spec.name,
@@ -94,6 +106,14 @@ def _say_size(args: Namespace, answers: AnswerTable) -> int:
     report = describe_target(args.target, args.revision)
     if report.hidden_size is None or report.vocab_size is None:
         raise ConfigError(f"{args.target} does not say its hidden size: leave --dry-run out")
+    spec = TargetSpec(
+        name=args.target,
+        vocab_size=report.vocab_size,
+        hidden_size=report.hidden_size,
+        num_layers=report.num_layers or 0,
+    )
+    if report.num_layers is not None:
+        check_taps(args.taps, spec)
     samples = _samples(args, answers, report.vocab_size)
     kind = FeatureKind(
         target=args.target,

@@ -15,17 +15,19 @@ from blockdraft.checkpoint import load_checkpoint
 from blockdraft.cli.console import emit, emit_json, say
 from blockdraft.cli.target_report import read_source_config
 from blockdraft.cli.training_run import read_recipe
-from blockdraft.data.answers import AnswerTable
 from blockdraft.decoding.interfaces import TargetSpec
 from blockdraft.drafter import DrafterConfig
 from blockdraft.errors import ConfigError
 from blockdraft.target.shape import read_shape as read_decoder_shape
+from blockdraft.training.batches.anchors import num_anchors
+from blockdraft.training.batches.row_stream import count_rows
 from blockdraft.training.config import RunConfig
 from blockdraft.training.cost.flops import TargetShape, read_shape
 from blockdraft.training.cost.machine import measured_peak
 from blockdraft.training.cost.plan import DataSize, TrainingSetup, plan_training
 from blockdraft.training.cost.report import cost_rows, value_text
 from blockdraft.training.drafter_shape import shape_drafter
+from blockdraft.training.run.setup import read_data
 
 
 def print_plan(args: Namespace) -> int:
@@ -35,7 +37,8 @@ def print_plan(args: Namespace) -> int:
         torch.set_num_threads(args.threads)
     source = read_source_config(config.target.model, config.target.revision)
     shape = read_shape(source, config.target.model)
-    data = _data_size(args, config)
+    assumed = cast("tuple[int, ...] | None", args.assume)
+    data = data_size(config, shape.vocab_size) if assumed is None else assumed_size(config, assumed)
     drafter = _drafter_shape(config, source, shape)
     setup = training_setup(config)
     if config.run.steps is not None:
@@ -75,27 +78,53 @@ def training_setup(config: RunConfig) -> TrainingSetup:
     )
 
 
-def _data_size(args: Namespace, config: RunConfig) -> DataSize:
-    assumed = cast("tuple[int, ...] | None", args.assume)
-    if assumed is not None:
-        if len(assumed) != 3:
-            raise ConfigError("--assume takes three numbers: answers, prompt and answer tokens")
-        count, prompt_len, answer_len = assumed
-        return DataSize(
-            num_answers=count,
-            num_prompt_tokens=count * prompt_len,
-            num_answer_tokens=count * answer_len,
-        )
+def data_size(config: RunConfig, vocab_size: int) -> DataSize:
+    """What the recipe learns from of its answers: limited, cut and without those held out.
+
+    Raises ConfigError for folders that are not there, and what reading answers raises.
+    """
     missing = [folder for folder in config.data.answers if not Path(folder).exists()]
     if missing:
         raise ConfigError(
             f"{missing[0]} is not there yet: make answers, or give --assume ANSWERS,PROMPT,ANSWER"
         )
-    tables = [AnswerTable.open(folder) for folder in config.data.answers]
+    data = read_data(config, vocab_size)
+    train = data.train
+    num_rows = count_rows(train, config.packing, config.anchors, seed=config.run.seed, num_epochs=1)
     return DataSize(
-        num_answers=sum(len(table) for table in tables),
-        num_prompt_tokens=sum(table.num_prompt_tokens for table in tables),
-        num_answer_tokens=sum(table.num_answer_tokens for table in tables),
+        num_answers=len(train),
+        num_prompt_tokens=train.num_tokens - train.num_answer_tokens,
+        num_answer_tokens=train.num_answer_tokens,
+        num_anchors=sum(num_anchors(sample, config.anchors) for sample in train),
+        num_rows=num_rows,
+        num_heldout=len(data.heldout),
+        num_heldout_tokens=data.heldout.num_tokens,
+    )
+
+
+def assumed_size(config: RunConfig, assumed: tuple[int, ...]) -> DataSize:
+    """The same of answers that are all of one length. Raises ConfigError for other than three
+    numbers, and for a prompt that leaves no room."""
+    if len(assumed) != 3:
+        raise ConfigError("--assume takes three numbers: answers, prompt and answer tokens")
+    count, prompt_len, answer_len = assumed
+    section = config.data
+    answer_len = min(answer_len, section.samples.max_tokens - prompt_len)
+    if answer_len < section.samples.min_answer_tokens:
+        raise ConfigError(
+            f"--assume: {prompt_len} tokens of prompt leave {max(answer_len, 0)} of "
+            f"data.samples.max_tokens {section.samples.max_tokens} for an answer; raise it"
+        )
+    count = min(count, section.limit or count)
+    heldout = 0
+    if section.heldout is None:
+        heldout = min(section.heldout_answers, int(count * section.heldout_share))
+    return DataSize(
+        num_answers=count - heldout,
+        num_prompt_tokens=(count - heldout) * prompt_len,
+        num_answer_tokens=(count - heldout) * answer_len,
+        num_heldout=heldout,
+        num_heldout_tokens=heldout * (prompt_len + answer_len),
     )
 
 

@@ -22,6 +22,7 @@ from blockdraft.training.config import RunConfig, parse_recipe
 from blockdraft.training.cost.machine import measured_peak
 from blockdraft.training.ranks.distributed import Ranks, barrier, joined_ranks
 from blockdraft.training.run.curves import draw_curves
+from blockdraft.training.run.early import check_can_go_on, check_length
 from blockdraft.training.run.export import DRAFTER_FOLDER, TrainedDrafter, export_drafter
 from blockdraft.training.run.lock import locked
 from blockdraft.training.run.metrics import METRICS_FILE, MetricsConfig, open_metrics, read_metrics
@@ -38,8 +39,9 @@ def list_recipes(args: Namespace) -> int:
     if args.json:
         emit_json([{"name": r.name, "summary": r.summary} for r in recipes], indent=2)
     else:
+        width = max(len(recipe.name) for recipe in recipes)
         for recipe in recipes:
-            emit(f"{recipe.name:<14}{recipe.summary}")
+            emit(f"{recipe.name:<{width}}  {recipe.summary}")
     return 0
 
 
@@ -85,16 +87,14 @@ def _train(
     stop: StopRequest,
     watch: Watch,
 ) -> int:
+    check_can_go_on(config, folder, ranks)
     watch.say("loading target and answers")
     training = prepare(config, ranks.device, watch.say)
     for line in describe_data(training):
         watch.say(line)
     trainer = Trainer(training, config, folder, ranks=ranks, watch=watch)
     resumed = trainer.resume()
-    if resumed > trainer.total_steps:
-        raise ConfigError(
-            f"{folder} is at step {resumed} already, more than the {trainer.total_steps} asked for"
-        )
+    check_length(folder, resumed, trainer.total_steps)
     if resumed:
         watch.say(f"going on after step {resumed} of {trainer.total_steps}")
     if ranks.is_main:

@@ -6,6 +6,7 @@ It checks form only; ranges are checked by the part that owns the setting.
 import json
 import re
 from argparse import ArgumentTypeError
+from pathlib import Path
 from typing import Literal
 
 BatchInvariant = int | Literal["auto", "off"]
@@ -23,6 +24,13 @@ def id_list(text: str) -> tuple[int, ...]:
         raise ArgumentTypeError(
             f"{text!r} is not a list of whole numbers separated by commas, like 12,7,99"
         ) from None
+
+
+def new_folder(text: str) -> Path:
+    """The name of a folder to be made."""
+    if not text.strip():
+        raise ArgumentTypeError("the name is empty; give the folder to write")
+    return Path(text)
 
 
 def count(text: str) -> int:

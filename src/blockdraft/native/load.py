@@ -31,7 +31,8 @@ class TargetOptions:
     """How a target is loaded for the engine.
 
     `engine` "auto" takes the native decoder when the model fits it. `dtype` "auto" takes the
-    faster of float32 and bfloat16, by measuring.
+    faster of float32 and bfloat16, by measuring. `tuned` off: nothing is chosen by timing, so that
+    every load computes the same bits (`dtype` "auto" is bfloat16 then).
     """
 
     engine: EngineKind = "auto"
@@ -40,6 +41,7 @@ class TargetOptions:
     revision: str | None = None
     batch_invariant: int | None = None
     quantize: Quantize | None = None
+    tuned: bool = True
 
     def __post_init__(self) -> None:
         if self.engine not in ("auto", "native", "hf"):
@@ -62,6 +64,8 @@ def load_engine_target(
     check_pass_width(options.batch_invariant, MOST_PASS_ROWS)
     say = report or _say_nothing
     wanted = options.dtype
+    if wanted == "auto" and not options.tuned:
+        wanted = torch.bfloat16
     parts = load_parts(
         source,
         dtype=torch.float32 if wanted == "auto" else parse_dtype(wanted),
@@ -91,7 +95,11 @@ def load_engine_target(
         parts.model,
         name=name,
         text=parts.text,
-        options=NativeOptions(batch_invariant=options.batch_invariant, quantize=options.quantize),
+        options=NativeOptions(
+            batch_invariant=options.batch_invariant,
+            quantize=options.quantize,
+            tuned=options.tuned,
+        ),
     )
 
 

@@ -49,10 +49,14 @@ _FIRST_ROWS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeOptions:
-    """How the native decoder computes. `batch_invariant` is a number of rows a pass."""
+    """How the native decoder computes. `batch_invariant` is a number of rows a pass.
+
+    `tuned`: the fastest kernels are chosen by timing them, so two loads may round differently.
+    """
 
     batch_invariant: int | None = None
     quantize: Quantize | None = None
+    tuned: bool = True
 
 
 class NativeTarget:
@@ -95,7 +99,7 @@ class NativeTarget:
             linear.prepare(only(PLAIN), final=False)
         self.model = NativeModel(config, weights, only(PLAIN))
         self._try_out(reference if options.quantize is None else self._own_logits(ids))
-        if options.batch_invariant is None:
+        if options.tuned and options.batch_invariant is None:
             on_cpu = self.device.type == "cpu"
             plan = measure_plan(weights.linears, self.dtype, clock, on_cpu=on_cpu)
         else:

@@ -4,6 +4,7 @@ A recipe is a TOML file whose tables are the sections below; `section.key=value`
 Unknown keys are errors: a setting that is not read would be ignored in silence.
 """
 
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -40,7 +41,8 @@ class DataSection:
     Of `answers`, a share `heldout_share` of the conversations (at most `heldout_answers` answers)
     is never trained on, unless `heldout` names a folder of its own. Without `features` they are
     computed at every step; otherwise they are read from folders of `blockdraft data features`, one
-    for each of `answers`.
+    for each of `answers`. `accept_other_target`: answers that are recorded as another target's are
+    taken too.
     """
 
     answers: tuple[str, ...]
@@ -49,6 +51,7 @@ class DataSection:
     heldout_answers: int = 64
     features: tuple[str, ...] = ()
     limit: int | None = None
+    accept_other_target: bool = False
     samples: SampleConfig = field(default_factory=SampleConfig)
 
     def __post_init__(self) -> None:
@@ -218,7 +221,20 @@ def parse_recipe(text: str, where: str, overrides: Sequence[str] = ()) -> RunCon
         raise ConfigError(f"{where} is no TOML: {error}") from error
     for override in overrides:
         _apply(table, override)
-    return read_section(RunConfig, table, where)
+    try:
+        return read_section(RunConfig, table, where)
+    except ConfigError as error:
+        raise ConfigError(f"{error}{_shell_hint(str(error), where, overrides)}") from error
+
+
+def _shell_hint(problem: str, where: str, overrides: Sequence[str]) -> str:
+    """How an override is typed that should have been a list; empty for other problems."""
+    for override in overrides:
+        key, _, text = override.partition("=")
+        key = key.strip()
+        if problem.startswith(f"{where}.{key} is ") and "expected a list of texts" in problem:
+            return f": --set '{key}={json.dumps([text.strip()])}'"
+    return ""
 
 
 def _apply(table: dict[str, object], override: str) -> None:

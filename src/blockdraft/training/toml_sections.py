@@ -3,14 +3,31 @@
 It knows no recipe; `config.py` names the sections.
 """
 
+import json
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
-from typing import Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from blockdraft.errors import ConfigError
 
 T = TypeVar("T")
+
+
+class _Word(NamedTuple):
+    """A type for people: one value, several, and a list of two."""
+
+    one: str
+    many: str
+    example: str
+
+
+WORDS: Mapping[type, _Word] = {
+    str: _Word("a text", "texts", '["a", "b"]'),
+    int: _Word("an integer", "integers", "[1, 2]"),
+    float: _Word("a number", "numbers", "[0.5, 1.0]"),
+    bool: _Word("true or false", "true or false", "[true, false]"),
+}
 
 
 def read_section(section: type[T], table: object, where: str) -> T:
@@ -51,28 +68,41 @@ def read_value(kind: object, value: object, where: str) -> object:
             return value
         raise ConfigError(f"{where} is {value!r}; give one of {', '.join(map(str, arguments))}")
     if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise ConfigError(f"{where} is {value!r}, expected a list")
-        items = cast("list[object] | tuple[object, ...]", value)
         inner = arguments[0]
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{where} is {value!r}, expected {_list_in_words(inner, value)}")
+        items = cast("list[object] | tuple[object, ...]", value)
         return tuple(read_value(inner, item, f"{where}[{i}]") for i, item in enumerate(items))
     assert isinstance(kind, type)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool):
         return value
-    raise ConfigError(f"{where} is {value!r}, expected {kind.__name__}")
+    raise ConfigError(f"{where} is {value!r}, expected {WORDS[kind].one}")
+
+
+def _list_in_words(inner: object, value: object) -> str:
+    """What would have been right; of a single text, that text as a list."""
+    if get_origin(inner) is Literal:
+        names = get_args(inner)
+        return f"a list of {', '.join(map(str, names))}, like {json.dumps(names[:1])}"
+    assert isinstance(inner, type)
+    word = WORDS[inner]
+    example = json.dumps([value]) if inner is str and isinstance(value, str) else word.example
+    return f"a list of {word.many} like {example}"
 
 
 def _first_that_fits(kinds: list[object], value: object, where: str) -> object:
-    failure: ConfigError | None = None
+    failures: list[ConfigError] = []
     for kind in kinds:
         try:
             return read_value(kind, value, where)
         except ConfigError as error:
-            failure = failure or error
-    assert failure is not None
-    raise failure
+            failures.append(error)
+    if len(failures) == 1:
+        raise failures[0]
+    words = [WORDS[kind].one for kind in kinds if isinstance(kind, type)]
+    raise ConfigError(f"{where} is {value!r}, expected {' or '.join(words)}")
 
 
 def _is_required(field: "Field[object]") -> bool:

@@ -93,6 +93,18 @@ def test_a_cache_from_answers(
         run("--out", out, "--verify")
 
 
+@pytest.mark.parametrize("taps", ["3", "0,99", "2,3"])
+@pytest.mark.parametrize("dry", [("--dry-run",), ()])
+def test_a_layer_that_does_not_exist_is_refused(
+    target: Path, answers: Path, tmp_path: Path, taps: str, dry: tuple[str, ...]
+) -> None:
+    """A size for a cache that can't be made would be believed."""
+    out = tmp_path / "features"
+    with pytest.raises(ConfigError, match=r"tap \d+ is no layer of .*, which has layers 0 to 2"):
+        run("--answers", answers, "--target", target, "--taps", taps, "--out", out, *dry)
+    assert not out.exists()
+
+
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--answers DIR and --taps LAYERS"):
         run("--out", tmp_path)

@@ -105,7 +105,9 @@ def test_a_damaged_newest_one_is_skipped_with_a_warning(
     with caplog.at_level(logging.WARNING, "blockdraft"):
         latest = checkpoints.load_latest()
     assert latest is not None and latest.progress.step == 10
-    assert "step-00000020 is damaged" in caplog.text
+    assert "step-00000020 is damaged" in caplog.text and "remove" not in caplog.text
+    aside = next(checkpoints.folder_of(10).parent.glob("damaged-step-00000020-*"))
+    assert f"it is kept aside as {aside}" in caplog.text
     with pytest.raises(CheckpointError, match="step-00000020 is damaged"):
         checkpoints.load(20)
 
@@ -144,6 +146,29 @@ def test_keeps_the_newest_and_the_best(checkpoints: Checkpoints) -> None:
     assert checkpoints.best() == 20
     assert list(checkpoints.scores()) == [20, 40, 50]
     assert checkpoints.load(20).progress.step == 20
+
+
+def test_what_was_evaluated_without_a_score_is_no_best_one(checkpoints: Checkpoints) -> None:
+    for step in (10, 20):
+        checkpoints.save(snapshot(step))
+    assert not checkpoints.is_evaluated(20)
+    checkpoints.set_score(10, 1.5)
+    checkpoints.set_score(20, None)
+    assert checkpoints.is_evaluated(10) and checkpoints.is_evaluated(20)
+    assert checkpoints.scores() == {10: 1.5}
+    (checkpoints.folder_of(10) / "score.json").write_text("{")
+    assert not checkpoints.is_evaluated(10)
+
+
+def test_a_glance_at_the_newest_needs_nothing_else_of_it(checkpoints: Checkpoints) -> None:
+    assert checkpoints.peek() is None
+    for step in (10, 20):
+        checkpoints.save(snapshot(step))
+    (checkpoints.folder_of(20) / "model.safetensors").unlink()
+    found = checkpoints.peek()
+    assert found is not None and found[0] == 20 and found[1] == snapshot(20).settings
+    (checkpoints.folder_of(20) / "state.json").write_text("{")
+    assert checkpoints.peek() is None, "loading will say what is wrong"
 
 
 def test_one_that_was_never_scored_is_never_the_best(checkpoints: Checkpoints) -> None:

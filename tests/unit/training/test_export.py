@@ -100,7 +100,8 @@ def test_the_card_says_what_matters() -> None:
     card = render_card(PROVENANCE)
     for part in ("tiny", "12,345", "simulated, all | 2.5", "blockdraft train x", "mit | 3"):
         assert part in card
-    assert render_card({}), "a card of nothing is still a card"
+    assert "| license | conversations in the answer folders |\n|---|---:|\n| mit | 3 |" in card
+    assert "license" not in render_card({}), "a card of nothing is still a card"
 
 
 def test_figures_of_a_step_come_from_the_metrics_of_the_whole_run() -> None:

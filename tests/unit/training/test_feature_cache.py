@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from blockdraft.errors import ConfigError
+from blockdraft.target.fingerprint import fingerprint_of
 from blockdraft.testing import TinySize, tiny_target
 from blockdraft.training.batches.batch import Batch, Sample, TargetFeatures
 from blockdraft.training.features.cache import CachedFeatures, plain_batch
@@ -20,7 +21,6 @@ from blockdraft.training.features.format import (
     FeatureKind,
     decode,
     encode,
-    fingerprint_of,
     hash_ids,
     plan_shards,
 )

@@ -36,11 +36,19 @@ Precision = Literal["fp32", "bf16"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSize:
-    """How much there is to learn from. Tokens of prompts are context only."""
+    """How much there is to learn from. Tokens of prompts are context only.
+
+    `num_anchors` and `num_rows` of an epoch None = estimated from the mean lengths. What is held
+    out is cached and not learned from.
+    """
 
     num_answers: int
     num_prompt_tokens: int
     num_answer_tokens: int
+    num_anchors: int | None = None
+    num_rows: int | None = None
+    num_heldout: int = 0
+    num_heldout_tokens: int = 0
 
     def __post_init__(self) -> None:
         if min(self.num_answers, self.num_prompt_tokens, self.num_answer_tokens) < 1:
@@ -140,8 +148,10 @@ def plan_training(
     epoch = expected_work(config, data, setup)
     work = epoch.times(setup.epochs)
     mean_len = data.num_tokens / data.num_answers
-    read = work if setup.cache is None else epoch  # a cache is filled once
-    frozen = target_flops(target, read.tokens, (mean_len + 1) / 2)
+    # A cache is filled once, with the held-out answers.
+    cached = epoch.tokens + data.num_heldout_tokens
+    read = work.tokens if setup.cache is None else cached
+    frozen = target_flops(target, read, (mean_len + 1) / 2)
     if setup.soft:
         vocab_size = config.draft_vocab_size or config.vocab_size
         frozen += 2 * target.hidden_size * vocab_size * work.slots
@@ -149,7 +159,7 @@ def plan_training(
     return TrainingCost(
         parameters=num_parameters(config),
         anchors_per_epoch=epoch.blocks,
-        rows_per_epoch=math.ceil(rows),
+        rows_per_epoch=math.ceil(rows) if data.num_rows is None else data.num_rows,
         flops=step_flops(config, work, recompute=setup.recompute),
         target_flops=frozen,
         memory=memory_cost(config, target, setup),
@@ -164,6 +174,8 @@ def expected_work(config: DrafterConfig, data: DataSize, setup: TrainingSetup) -
     answer_len = data.mean_answer_len
     drawn = min(setup.anchors_per_sample, answer_len - 1, answer_len / setup.anchor_stride)
     blocks = data.num_answers * max(0.0, drawn)
+    if data.num_anchors is not None:
+        blocks = float(data.num_anchors)
     width = config.block_size
     middle = torch.tensor([round(data.mean_prompt_len + (answer_len - 1) / 2)])
     pairs = [
@@ -237,7 +249,8 @@ def disk_cost(config: DrafterConfig, data: DataSize, setup: TrainingSetup) -> Di
             dtype=setup.cache,
             final=setup.soft,
         )
-        features = kind.num_bytes(data.num_tokens, data.num_answers)
+        num_tokens = data.num_tokens + data.num_heldout_tokens
+        features = kind.num_bytes(num_tokens, data.num_answers + data.num_heldout)
     parameters = num_parameters(config)
     weights = FLOAT * parameters * (2 if setup.ema else 1)
     checkpoint = weights + optimizer_bytes(config, setup)

@@ -15,7 +15,6 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from blockdraft.decoding.interfaces import TargetModel
 from blockdraft.errors import ConfigError
 
 FeatureDtype = Literal["bf16", "fp8"]
@@ -24,8 +23,6 @@ LARGEST_FP8 = 448.0
 SCALE_BYTES = 4
 SAMPLE_BYTES = 64
 """Of the index, for each sample: row, offset, hash, as text."""
-
-FINGERPRINT_IDS = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,20 +101,6 @@ def digest_of(samples: Iterable[tuple[int, str]]) -> str:
     digest = hashlib.sha256()
     for row, ids_hash in samples:
         digest.update(f"{row} {ids_hash}\n".encode())
-    return digest.hexdigest()[:16]
-
-
-def fingerprint_of(target: TargetModel) -> str:
-    """A cheap hash of a target: its sizes and 256 rows of its embedding, rounded to bf16.
-
-    The same for every dtype that the same weights are loaded in. Targets that share their
-    embedding table are not told apart by it.
-    """
-    spec = target.spec
-    ids = torch.linspace(0, spec.vocab_size - 1, min(FINGERPRINT_IDS, spec.vocab_size)).long()
-    rows = target.embed(ids).to(torch.bfloat16).cpu().view(torch.int16).numpy()
-    digest = hashlib.sha256(f"{spec.vocab_size} {spec.hidden_size} {spec.num_layers}".encode())
-    digest.update(rows.astype("<i2").tobytes())
     return digest.hexdigest()[:16]
 
 

@@ -8,6 +8,7 @@ It knows no live models and no ranks: only the main rank uses it. Layout of a ru
         state.json            progress, settings, number of ranks
         checksums.json        SHA-256 of each file above
         score.json            added once it was evaluated
+    damaged-*                 a snapshot that could not be read, set aside; nothing reads it
     .unfinished-*, .removed-* left by a killed process; cleared at the next start
 """
 
@@ -101,6 +102,19 @@ class Checkpoints:
         self.prune()
         return folder
 
+    def peek(self) -> tuple[int, Settings] | None:
+        """Step and settings of the newest snapshot by its own word; None where it can't be read.
+
+        Nothing is checked or set aside, so that it is cheap: loading finds what is damaged.
+        """
+        for step in reversed(self.steps()):
+            try:
+                settings = _read_object(self.folder_of(step) / _STATE)["settings"]
+            except (OSError, ValueError, KeyError):
+                return None
+            return (step, cast(Settings, settings)) if isinstance(settings, Mapping) else None
+        return None
+
     def load(self, step: int) -> Snapshot:
         """The snapshot of `step`, every byte checked. Raises CheckpointError."""
         return _read(self.folder_of(step))
@@ -114,8 +128,8 @@ class Checkpoints:
         snapshot = self._first_good(reversed(steps))
         if snapshot is None and steps:
             raise CheckpointError(
-                f"{self._folder}: none of its {len(steps)} checkpoints is good; start a new run in"
-                " another folder"
+                f"{self._folder}: none of its {len(steps)} checkpoints is good (they are kept as"
+                f" {_DAMAGED}*); start a new run in another folder"
             )
         return snapshot
 
@@ -134,19 +148,28 @@ class Checkpoints:
             try:
                 return self.load(step)
             except CheckpointError as error:
-                _LOGGER.warning("setting a damaged checkpoint aside: %s", error)
                 # Under its own name it would count as one of those to keep.
                 folder = self.folder_of(step)
-                folder.rename(folder.with_name(f"{_DAMAGED}{folder.name}-{os.getpid()}"))
+                aside = folder.with_name(f"{_DAMAGED}{folder.name}-{os.getpid()}")
+                folder.rename(aside)
+                _LOGGER.warning("%s; it is kept aside as %s and not used", error, aside)
         return None
 
-    def set_score(self, step: int, score: float) -> None:
-        """Note that the snapshot of `step` was evaluated (larger is better), then prune."""
+    def set_score(self, step: int, score: float | None) -> None:
+        """Note that the snapshot of `step` was evaluated (larger is better, None = by nothing that
+        chooses the best one), then prune."""
         folder = self.folder_of(step)
         _write_file(folder / f"{_SCORE}.new", json.dumps({"score": score}))
         (folder / f"{_SCORE}.new").rename(folder / _SCORE)
         sync(folder)
         self.prune()
+
+    def is_evaluated(self, step: int) -> bool:
+        """Whether all evaluations that were due at `step` are done."""
+        try:
+            return "score" in _read_object(self.folder_of(step) / _SCORE)
+        except (OSError, ValueError):
+            return False
 
     def scores(self) -> dict[int, float]:
         """The evaluated steps and their scores, best first; of equal ones the newest first."""
@@ -218,9 +241,7 @@ def _read(folder: Path) -> Snapshot:
             rng=parts["rng"] or {},
         )
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise CheckpointError(
-            f"{folder} is damaged ({type(error).__name__}: {error}); remove it"
-        ) from error
+        raise CheckpointError(f"{folder} is damaged ({type(error).__name__}: {error})") from error
 
 
 def _verify(folder: Path) -> None:
@@ -228,10 +249,10 @@ def _verify(folder: Path) -> None:
     present = {path.name for path in folder.iterdir()} - {_CHECKSUMS, _SCORE, f"{_SCORE}.new"}
     if present != sums.keys():
         odd = sorted(present ^ sums.keys())[0]
-        raise CheckpointError(f"{folder} is damaged ({odd} is missing or foreign); remove it")
+        raise CheckpointError(f"{folder} is damaged ({odd} is missing or foreign)")
     for name, expected in sums.items():
         if sha256_of(folder / name) != expected:
-            raise CheckpointError(f"{folder} is damaged (checksum of {name}); remove it")
+            raise CheckpointError(f"{folder} is damaged (checksum of {name})")
 
 
 def _read_object(path: Path) -> dict[str, object]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from blockdraft.api import encode_prompt
 from blockdraft.decoding import AcceptanceStats, SamplingParams
 from blockdraft.drafter import BlockDrafter, DFlashDrafter
-from blockdraft.evaluation.acceptance import measure_acceptance
+from blockdraft.evaluation.acceptance import Progress, measure_acceptance
 from blockdraft.evaluation.prompts import read_eval_prompts
 from blockdraft.training.batches.packing import PackingConfig
 from blockdraft.training.config import EvalSection
@@ -41,7 +41,7 @@ class Evaluator:
             self._categories = [row.category for row in rows]
 
     def simulate(self, step: int, draft: DraftBatch) -> EvalReport | None:
-        """Walks over the held-out answers; None without any."""
+        """Walks over the held-out answers; None without any. What `draft` raises ends it."""
         heldout = self._training.data.heldout
         if not len(heldout):
             return None
@@ -67,13 +67,17 @@ class Evaluator:
             seconds=time.perf_counter() - started,
         )
 
-    def decode(self, step: int, tensors: Mapping[str, Tensor]) -> EvalReport:
+    def decode(
+        self, step: int, tensors: Mapping[str, Tensor], progress: Progress | None = None
+    ) -> EvalReport:
         """Greedy decoding of the first prompts of a file, with the reference loop and the weights
-        as they will be served."""
+        as they will be served. `progress` is told of each answer; what it raises ends it."""
         started = time.perf_counter()
         params = SamplingParams(temperature=0.0, max_new_tokens=self._section.max_new_tokens)
         drafter = serving_drafter(self._training, tensors)
-        result = measure_acceptance(self._training.target, drafter, self._prompts, params)
+        result = measure_acceptance(
+            self._training.target, drafter, self._prompts, params, progress=progress
+        )
         walks = [answer.stats for answer in result.answers]
         return EvalReport(
             step=step,

@@ -88,12 +88,12 @@ def render_card(provenance: Mapping[str, object]) -> str:
         f"`{training.get('command')}`, seed {training.get('seed')}: {training.get('steps')} steps "
         f"over {_count(training.get('answers'))} answers "
         f"({_count(training.get('answer_tokens'))} tokens).",
-        "",
-        "| data | license |",
-        "|---|---|",
     ]
-    for name, license_name in _section(provenance, "licenses").items():
-        lines.append(f"| {name} | {license_name} |")
+    licenses = _section(provenance, "licenses")
+    if licenses:
+        lines += ["", "| license | conversations in the answer folders |", "|---|---:|"]
+    for name, count in licenses.items():
+        lines.append(f"| {name} | {_count(count)} |")
     lines += ["", "All settings, versions and hashes are in `provenance.json`.", ""]
     return "\n".join(lines)
 

@@ -29,11 +29,15 @@ class JoinedAnswers:
         """The manifest of each folder; empty for one that is not finished."""
         return tuple(table.manifest for table in self._tables)
 
+    def folder_of(self, row: int) -> int:
+        """Which of the folders `row` is in, from 0."""
+        return bisect_right(self._ends, row)
+
     def __len__(self) -> int:
         return self._ends[-1]
 
     def __getitem__(self, row: int) -> Answer:
-        table = bisect_right(self._ends, row)
+        table = self.folder_of(row)
         return self._tables[table][row - self.first_rows[table]]
 
 

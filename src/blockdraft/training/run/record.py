@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from blockdraft.checkpoint.provenance import TAU_KEY
+from blockdraft.target.fingerprint import fingerprint_of
 from blockdraft.training.config import RunConfig
-from blockdraft.training.features.format import fingerprint_of
 from blockdraft.training.run.setup import Training
 from blockdraft.training.vocabulary import DraftVocabulary
 
@@ -33,6 +33,7 @@ def make_provenance(
     """
     train = training.data.train
     tau = measured.get("decoded, all", measured.get("simulated, all"))
+    used = _used_manifests(training)
     return {
         "schema": SCHEMA,
         TAU_KEY: tau,
@@ -48,14 +49,14 @@ def make_provenance(
             "left_out": {reason: rejects.count for reason, rejects in train.rejects.items()},
             "settings": config.as_table(),
         },
-        "licenses": _licenses(training.data.answers.manifests),
+        "licenses": _licenses(used),
         "target_fingerprint": fingerprint_of(training.target),
         "tokenizer": tokenizer,
         "answers": [
             {"answers": manifest.get("answers"), "files": manifest.get("files")}
-            for manifest in training.data.answers.manifests
+            for manifest in used
         ],
-        "template": [manifest.get("template") for manifest in training.data.answers.manifests],
+        "template": [manifest.get("template") for manifest in used],
         "machine": dict(machine),
     }
 
@@ -89,8 +90,16 @@ def _drafter(training: Training, vocabulary: DraftVocabulary | None) -> dict[str
     }
 
 
+def _used_manifests(training: Training) -> list[Mapping[str, object]]:
+    """The manifests of the folders that at least one answer was learned from."""
+    answers, train = training.data.answers, training.data.train
+    used = {answers.folder_of(train.row_of(index)) for index in range(len(train))}
+    return [manifest for folder, manifest in enumerate(answers.manifests) if folder in used]
+
+
 def _licenses(manifests: Sequence[Mapping[str, object]]) -> dict[str, int]:
-    """Conversations under each license, over all folders."""
+    """Conversations under each license in whole folders: answers do not carry theirs, so those
+    that were held out or left out count too."""
     counted: dict[str, int] = {}
     for manifest in manifests:
         found = manifest.get("licenses")

@@ -4,33 +4,34 @@ It trains nothing. Whatever can be wrong with target, data or shapes is refused 
 first step.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import torch
 from torch import Tensor
 
-from blockdraft.api import TextTarget, load_target
+from blockdraft.api import TextTarget
 from blockdraft.builtin import builtin_drafter_path
 from blockdraft.checkpoint import DrafterCheckpoint, check_pair, load_checkpoint
 from blockdraft.data.answers import AnswerTable
 from blockdraft.drafter import BlockDrafter, DrafterConfig
 from blockdraft.errors import ConfigError
-from blockdraft.native import NativeTarget
+from blockdraft.native import NativeTarget, TargetOptions, load_engine_target
 from blockdraft.target import HFTarget
+from blockdraft.target.fingerprint import fingerprint_of
 from blockdraft.training.batches.batch import FeatureSource
 from blockdraft.training.batches.heldout import Named, choose_heldout
 from blockdraft.training.batches.samples import SampleSet, make_samples
 from blockdraft.training.config import DrafterSection, RunConfig
 from blockdraft.training.drafter_shape import choose_mask_token, shape_drafter
 from blockdraft.training.features.cache import CachedFeatures
-from blockdraft.training.features.format import fingerprint_of
 from blockdraft.training.features.live import LiveFeatures
 from blockdraft.training.frozen_head import FrozenHead, read_head
 from blockdraft.training.initialize import copy_target_layers, new_drafter, spread_layers
 from blockdraft.training.objective import Objective
 from blockdraft.training.run.joined import JoinedAnswers, JoinedFeatures
+from blockdraft.training.run.origin import check_origin, other_target
 from blockdraft.training.vocabulary import DraftVocabulary, choose_vocabulary
 
 Say = Callable[[str], None]
@@ -39,11 +40,15 @@ Target = NativeTarget | HFTarget
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Samples to train on and samples held out, and the answers that both are of."""
+    """Samples to train on and samples held out, and the answers that both are of.
+
+    `heldout_manifest` is that of a folder of held-out answers, empty without one.
+    """
 
     answers: JoinedAnswers
     train: SampleSet
     heldout: SampleSet
+    heldout_manifest: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 @dataclass(frozen=True)
@@ -59,27 +64,30 @@ class Training:
 
 
 def load_training_target(config: RunConfig, device: torch.device, say: Say) -> Target:
-    """The frozen target that a recipe names."""
+    """The frozen target that a recipe names, the same to the bit in every process: what is chosen
+    by timing differs from load to load, and with it losses and a resumed run."""
     section = config.target
-    return load_target(
-        section.model,
+    options = TargetOptions(
         engine=section.engine,
         dtype=section.dtype,
         device=device,
         revision=section.revision,
-        report=say,
+        tuned=False,
     )
+    return load_engine_target(section.model, options, report=say)
 
 
 def read_data(config: RunConfig, vocab_size: int) -> TrainingData:
     """Samples of the answer folders, split. Raises ConfigError where nothing is left to train on
     or to hold out."""
     section = config.data
+    heldout_manifest: Mapping[str, object] = {}
     answers = JoinedAnswers([AnswerTable.open(folder) for folder in section.answers])
     rows = range(len(answers) if section.limit is None else min(section.limit, len(answers)))
     if section.heldout is not None:
         apart = AnswerTable.open(section.heldout)
         _refuse_common(answers, apart, section.heldout)
+        heldout_manifest = apart.manifest
         heldout_rows: tuple[int, ...] = ()
         chosen = tuple(range(min(len(apart), section.heldout_answers)))
         heldout = make_samples(apart, chosen, section.samples, vocab_size)
@@ -93,7 +101,7 @@ def read_data(config: RunConfig, vocab_size: int) -> TrainingData:
     )
     if not len(train):
         raise ConfigError(f"no usable answer in {', '.join(section.answers)}: {why_none(train)}")
-    return TrainingData(answers, train, heldout)
+    return TrainingData(answers, train, heldout, heldout_manifest)
 
 
 def _refuse_common(answers: JoinedAnswers, apart: AnswerTable, name: str) -> None:
@@ -118,6 +126,7 @@ def prepare(config: RunConfig, device: torch.device, say: Say) -> Training:
     fit together."""
     target = load_training_target(config, device, say)
     data = read_data(config, target.spec.vocab_size)
+    _check_origins(config, data, target, say)
     if config.drafter.is_continued:
         drafter, vocabulary = _from_checkpoint(config, target, data.train)
     else:
@@ -130,6 +139,19 @@ def prepare(config: RunConfig, device: torch.device, say: Say) -> Training:
         source=_source(config, target, drafter.config, data),
         objective=make_objective(config, target, drafter.config, vocabulary),
     )
+
+
+def _check_origins(config: RunConfig, data: TrainingData, target: Target, say: Say) -> None:
+    """Raise ConfigError for answers of another target, or say so where the recipe accepts them."""
+    section = config.data
+    folders = dict(zip(section.answers, data.answers.manifests, strict=True))
+    if section.heldout is not None:
+        folders[section.heldout] = data.heldout_manifest
+    for folder, manifest in folders.items():
+        if not section.accept_other_target:
+            check_origin(folder, manifest, target, config.target.model)
+        elif (difference := other_target(manifest, target, config.target.model)) is not None:
+            say(f"{folder} is accepted as it is: {difference}")
 
 
 def make_objective(

@@ -6,30 +6,27 @@ What a step computes is `step.py`, what is saved `state.py`, how ranks share a m
 
 import signal
 import time
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.distributed.fsdp import FSDPModule
 
 from blockdraft.errors import ConfigError
+from blockdraft.target.fingerprint import fingerprint_of
 from blockdraft.training.batches.packing import PackedRow, make_batch
 from blockdraft.training.batches.row_stream import Place, RowStream, count_rows
 from blockdraft.training.batches.samples import digest_samples
 from blockdraft.training.config import RunConfig
-from blockdraft.training.features.format import fingerprint_of
 from blockdraft.training.forward import BlockForward
 from blockdraft.training.optim.ema import Ema
 from blockdraft.training.optim.optimizers import build_optimizers
 from blockdraft.training.optim.schedule import lr_factor
 from blockdraft.training.ranks.distributed import Ranks, all_reduce_sums, any_rank, barrier
 from blockdraft.training.ranks.parallel import parallelize
-from blockdraft.training.ranks.sharded import whole
 from blockdraft.training.run.checkpoints import Checkpoints
 from blockdraft.training.run.evaluating import Evaluator
+from blockdraft.training.run.evaluations import Evaluations, LiveDrafter, published
 from blockdraft.training.run.failures import (
     check_gradient_finite,
     check_loss_finite,
@@ -48,11 +45,12 @@ from blockdraft.training.run.state import (
 )
 from blockdraft.training.run.step import BlockInputs, StepParts, StepSums
 from blockdraft.training.run.stopping import StopRequest
-from blockdraft.training.run.watch import EvalReport, StepReport, Watch
+from blockdraft.training.run.watch import StepReport, Watch
 
 FREE_SETTINGS = frozenset(
     {
         "eval",
+        "data.accept_other_target",
         "data.features",
         "run.save_every",
         "run.keep_last",
@@ -118,7 +116,6 @@ class Trainer:
             run.precision,
             ranks.device,
         )
-        self._evaluator = Evaluator(training, config.eval, config.packing)
         self.checkpoints = Checkpoints(folder, keep_last=run.keep_last, keep_best=run.keep_best)
         self.total_steps = run.steps or max(
             1,
@@ -128,6 +125,16 @@ class Trainer:
             // config.packing.rows_per_step,
         )
         self._schedule = config.schedule.over(self.total_steps)
+        self._drafter = LiveDrafter(
+            model=self._parallel.model, ema=self._ema, draft=self._parts.draft
+        )
+        self._evaluations = Evaluations(
+            Evaluator(training, config.eval, config.packing),
+            config.eval,
+            self._drafter,
+            ranks=ranks,
+            total_steps=self.total_steps,
+        )
         self.step = 0
         self._saved_step: int | None = None
         self._stream = self._open_stream(Place(0, 0))
@@ -152,19 +159,26 @@ class Trainer:
 
     def run(self, stop: StopRequest) -> RunResult:
         """Train to the end, or until a signal asks to stop: then the state is saved first."""
-        if self.step == self.total_steps and any_rank(self._lacks_score(), self._ranks):
-            self._evaluate_when_due()  # the end was saved, but its evaluation did not finish
+        # A step may have been saved and its evaluation not finished.
+        owes = self.step > 0 and any_rank(self._owes_evaluation(), self._ranks)
+        if owes and not self._evaluate_when_due(stop):
+            return self._stopped(stop)
         while self.step < self.total_steps:
             self._take_step()
-            self._evaluate_when_due()
+            # Saved before it is evaluated, which may take long: what kills the run meanwhile takes
+            # no step with it, and what is owed is measured when the run goes on.
             stopping = any_rank(stop.requested, self._ranks)
-            if stopping or self._is_due(self._config.run.save_every):
+            due = self._is_due(self._config.run.save_every) or self.step == self.total_steps
+            if stopping or due or self._evaluations.due(self.step):
                 self.save()
-            if stopping:
-                # The signal may have reached another rank only.
-                name = stop.signal_name or signal.SIGTERM.name
-                return RunResult(step=self.step, total_steps=self.total_steps, stopped_by=name)
+            if stopping or not self._evaluate_when_due(stop):
+                return self._stopped(stop)
         return RunResult(step=self.step, total_steps=self.total_steps, stopped_by=None)
+
+    def _stopped(self, stop: StopRequest) -> RunResult:
+        # The signal may have reached another rank only.
+        name = stop.signal_name or signal.SIGTERM.name
+        return RunResult(step=self.step, total_steps=self.total_steps, stopped_by=name)
 
     def save(self) -> None:
         """Write a checkpoint of the state after the last step, unless there is one already."""
@@ -182,13 +196,7 @@ class Trainer:
     def weights(self) -> dict[str, Tensor]:
         """The drafter's tensors under their published names, whole, fp32, on the CPU: averaged
         ones where a run keeps an average. All ranks have to call it."""
-        with self._averaged():
-            return published(
-                {
-                    name: whole(parameter.detach()).cpu().clone()
-                    for name, parameter in self._parallel.model.named_parameters()
-                }
-            )
+        return self._drafter.weights()
 
     def best_weights(self) -> tuple[int, dict[str, Tensor]]:
         """The step with the best evaluation (the newest without any) and its tensors, read from
@@ -198,28 +206,6 @@ class Trainer:
         # The state of an average holds more than the averages.
         tensors = {name: averages.get(name, tensor) for name, tensor in snapshot.model.items()}
         return snapshot.progress.step, published(tensors)
-
-    def simulate(self) -> EvalReport | None:
-        """Simulated acceptance over the held-out answers; None without any."""
-        with self._averaged():
-            report = self._evaluator.simulate(self.step, self._parts.draft)
-            # FSDP keeps what a forward gathered until a backward; the next step has other weights.
-            for module in self._parallel.model.modules():
-                if isinstance(module, FSDPModule):
-                    module.reshard()
-            return report
-
-    def decode(self) -> EvalReport | None:
-        """Real acceptance on the prompts of the recipe; the main rank decodes, others wait."""
-        tensors = self.weights()
-        report: EvalReport | None = None
-        if self._ranks.is_main:
-            report = self._evaluator.decode(self.step, tensors)
-        barrier(self._ranks)
-        return report
-
-    def _averaged(self) -> AbstractContextManager[object]:
-        return nullcontext() if self._ema is None else self._ema.swapped_in()
 
     def _take_step(self) -> None:
         started = time.perf_counter()
@@ -278,26 +264,22 @@ class Trainer:
         check_loss_finite(float(sums.values[0]), members, self.step)
         return sums
 
-    def _evaluate_when_due(self) -> None:
-        last = self.step == self.total_steps
-        section = self._config.eval
-        reports: list[EvalReport | None] = []
-        if section.simulate_every and (last or self._is_due(section.simulate_every)):
-            reports.append(self.simulate())
-        if section.decode_every and (last or self._is_due(section.decode_every)):
-            reports.append(self.decode())
-        if not reports and not last:
-            return
-        # Kept by score, so what was evaluated has to be there to keep.
-        self.save()
-        if not self._ranks.is_main:
-            return
-        for report in reports:
-            if report is not None:
+    def _evaluate_when_due(self, stop: StopRequest) -> bool:
+        """Evaluate what is due after this step, which is saved already, and choose by it.
+
+        False when a signal came meanwhile: what it ended is left to be done again as a whole.
+        """
+        if not self._evaluations.due(self.step):
+            return True
+        reports = self._evaluations.run(self.step, stop)
+        if reports is None:
+            return False
+        if self._ranks.is_main:
+            for report in reports:
                 self.reporter.evaluated(report)
-        for report in reports:
-            if report is not None and report.kind == self._score_kind:
-                self.checkpoints.set_score(self.step, report.tau)
+            chosen = [report.tau for report in reports if report.kind == self._score_kind]
+            self.checkpoints.set_score(self.step, chosen[0] if chosen else None)
+        return self.step == self.total_steps or not any_rank(stop.requested, self._ranks)
 
     @property
     def _score_kind(self) -> str:
@@ -305,8 +287,10 @@ class Trainer:
         simulates = self._config.eval.simulate_every and len(self._training.data.heldout)
         return "simulated" if simulates else "decoded"
 
-    def _lacks_score(self) -> bool:
-        return self._ranks.is_main and self.step not in self.checkpoints.scores()
+    def _owes_evaluation(self) -> bool:
+        if not self._ranks.is_main or not self._evaluations.due(self.step):
+            return False
+        return not self.checkpoints.is_evaluated(self.step)
 
     def _is_due(self, every: int) -> bool:
         return self.step % every == 0
@@ -338,9 +322,3 @@ class Trainer:
             seed=config.run.seed,
             place=place,
         )
-
-
-def published(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors of a BlockForward under the names of checkpoints: `LayerForward` holds the published
-    layer as `layer`."""
-    return {name.replace(".layer.", ".", 1): tensor for name, tensor in tensors.items()}
