@@ -91,7 +91,12 @@ class DrafterFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetFacts:
-    """A target as its files describe it. `template_digest` is that of the recorded arguments."""
+    """A target as its files describe it. `template_digest` is that of the recorded arguments.
+
+    `faults` are clauses on values that no engine can read. `unread` is why transformers does not
+    read the configuration; `is_known_type` whether it has the type at all, `has_own_code` whether
+    the folder brings code for it, which nothing here runs.
+    """
 
     source: str
     format: TargetFormat
@@ -113,6 +118,10 @@ class TargetFacts:
     samples_by_default: bool = False
     special_ids: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     why_not_native: str | None = None
+    faults: tuple[str, ...] = ()
+    unread: str | None = None
+    has_own_code: bool = False
+    is_known_type: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

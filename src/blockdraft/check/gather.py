@@ -28,11 +28,11 @@ from blockdraft.check.locate import Located
 from blockdraft.check.loose import Loose, as_object
 from blockdraft.check.refusal import own_refusal
 from blockdraft.check.shape import read_shape
-from blockdraft.target.tokenizer_facts import SHA_KEY, SPECIAL_KEY, read_tokenizer
 from blockdraft.checkpoint.contents import StoredTensor
 from blockdraft.checkpoint.provenance import PROVENANCE_FILE, TAU_KEY
 from blockdraft.checkpoint.tensors import list_tensors, read_json, read_tensors
 from blockdraft.errors import CheckpointError
+from blockdraft.target.tokenizer_facts import SHA_KEY, SPECIAL_KEY, read_tokenizer
 
 MASK_FILE = "mask_embedding.pt"
 _TARGET_SUFFIXES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")

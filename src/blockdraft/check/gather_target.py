@@ -10,18 +10,24 @@ from typing import cast
 
 from blockdraft.check.attempt import attempt
 from blockdraft.check.facts import DrafterRecord, TargetFacts, TargetFormat
-from blockdraft.check.gguf_facts import read_gguf
+from blockdraft.check.gguf_facts import GGUF_KEYS, read_gguf
 from blockdraft.check.locate import Located
 from blockdraft.check.loose import Loose, as_object
-from blockdraft.target.tokenizer_facts import read_tokenizer
+from blockdraft.check.target_config import (
+    SPECIAL_KEYS,
+    TargetReading,
+    ask_transformers,
+    find_faults,
+    read_sizes,
+)
 from blockdraft.data.rendering import Renderer, RenderingConfig
-from blockdraft.native import why_not_native
 from blockdraft.target.folder import check_model_folder, read_json
-from blockdraft.target.hf_config import read_model_config
+from blockdraft.target.hf_config import is_known_type
 from blockdraft.target.hf_load import load_text
 from blockdraft.target.text import TextCodec
+from blockdraft.target.tokenizer_facts import read_tokenizer
 
-_SPECIAL_KEYS = ("bos_token_id", "eos_token_id", "pad_token_id")
+_TEMPLATE_FILE = "chat_template.jinja"
 
 
 def gather_target(located: Located, record: DrafterRecord) -> TargetFacts:
@@ -29,9 +35,13 @@ def gather_target(located: Located, record: DrafterRecord) -> TargetFacts:
     if located.folder.suffix == ".gguf":
         found, problem = attempt(lambda: read_gguf(located.folder, drafter=False))
         raw = {} if found is None else found.raw
+        faults = [f"{name} is missing" for name in GGUF_KEYS if found and raw.get(name) is None]
+        raw = {name: value for name, value in raw.items() if value is not None}
+        read = _read_config(located.source, raw, None)
         return replace(
-            _read_config(located.source, raw, None),
+            read,
             format="gguf",
+            faults=(*faults, *read.faults),
             config_problem=problem,
             chat_template=None if found is None else found.chat_template,
         )
@@ -44,47 +54,75 @@ def gather_target(located: Located, record: DrafterRecord) -> TargetFacts:
     )
     if facts.format != "hf":
         return facts
+    reading = ask_transformers(folder, raw or {})
     weights_problem = None
     if located.has_weights:
         _, weights_problem = attempt(lambda: check_model_folder(folder))
     tokenizer, tokenizer_problem = attempt(lambda: read_tokenizer(folder))
-    codec, codec_problem = attempt(lambda: load_text(folder, located.source))
+    codec, codec_problem = attempt(lambda: _load_text(folder, located.source, reading))
+    if reading.refusal is not None:
+        codec_problem = None  # it may well be that of the configuration, which has its own finding
     return replace(
         facts,
+        unread=reading.refusal,
         weights_problem=weights_problem,
         tokenizer=tokenizer,
         tokenizer_problem=tokenizer_problem or codec_problem,
-        chat_template=None if codec is None else codec.chat_template,
+        chat_template=_written_template(folder) if codec is None else codec.chat_template,
         template_digest=_digest(codec, record),
-        why_not_native=_why_not_native(folder),
+        why_not_native=reading.why_not_native,
     )
+
+
+def _load_text(folder: Path, source: str, reading: TargetReading) -> TextCodec | None:
+    """None where the configuration, which the library may read too, is no good."""
+    return None if reading.refusal is not None else load_text(folder, source)
+
+
+def _written_template(folder: Path) -> str | None:
+    """The template's own file, for targets whose tokenizer was not loaded."""
+    try:
+        return (folder / _TEMPLATE_FILE).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
 
 
 def _read_config(source: str, raw: Mapping[str, object], folder: Path | None) -> TargetFacts:
     text = as_object(raw.get("text_config"))
     keys = Loose(text, raw)
-    generation: Mapping[str, object] = {}
-    if folder is not None and (folder / "generation_config.json").exists():
-        found, _ = attempt(lambda: read_json(folder / "generation_config.json"))
-        generation = found or {}
+    generation, generation_problem = _read_generation(folder)
+    faults = find_faults(raw, generation)
+    if generation_problem is not None:
+        faults = (*faults, generation_problem)
     quantization = raw.get("quantization_config") or raw.get("compression_config")
     method = as_object(quantization).get("quant_method")
-    hidden, heads = keys.integer("hidden_size"), keys.integer("num_attention_heads")
+    sizes = read_sizes(keys)
+    hidden, heads = sizes.hidden_size, sizes.num_heads
     return TargetFacts(
         source=source,
         format="hf",
         architectures=Loose(raw).texts("architectures"),
         model_type=keys.text("model_type"),
         hidden_size=hidden,
-        num_layers=keys.integer("num_hidden_layers"),
-        head_dim=keys.integer("head_dim") or (hidden // heads if hidden and heads else None),
-        vocab_size=keys.integer("vocab_size"),
-        position_limit=keys.integer("max_position_embeddings"),
+        num_layers=sizes.num_layers,
+        head_dim=sizes.head_dim or (hidden // heads if hidden and heads else None),
+        vocab_size=sizes.vocab_size,
+        position_limit=sizes.position_limit,
         dtype=keys.text("dtype") or keys.text("torch_dtype"),
         quantization=None if not quantization else str(method or "an unnamed method"),
         samples_by_default=bool(Loose(generation).flag("do_sample")),
-        special_ids={name: _ids(generation.get(name) or keys.raw(name)) for name in _SPECIAL_KEYS},
+        special_ids={name: _ids(generation.get(name) or keys.raw(name)) for name in SPECIAL_KEYS},
+        faults=faults,
+        has_own_code=bool(as_object(raw.get("auto_map"))),
+        is_known_type=is_known_type(keys.text("model_type")),
     )
+
+
+def _read_generation(folder: Path | None) -> tuple[Mapping[str, object], str | None]:
+    if folder is None or not (folder / "generation_config.json").exists():
+        return {}, None
+    found, problem = attempt(lambda: read_json(folder / "generation_config.json"))
+    return found or {}, problem
 
 
 def _ids(value: object) -> tuple[int, ...]:
@@ -105,8 +143,3 @@ def _digest(codec: TextCodec | None, record: DrafterRecord) -> str | None:
     config = RenderingConfig(template_args=dict(record.template_args or {}))
     digest, _ = attempt(lambda: Renderer(codec, config, ()).template_digest())
     return digest
-
-
-def _why_not_native(folder: Path) -> str | None:
-    config, problem = attempt(lambda: read_model_config(folder, revision=None, from_hub=False))
-    return problem if config is None else why_not_native(config)

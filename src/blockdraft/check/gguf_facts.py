@@ -3,6 +3,7 @@
 Shapes only; no tensor is dequantized. llama.cpp names a tapped layer by the next one's number.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -13,6 +14,7 @@ from blockdraft.interop.gguf.file import GgufFile, read_file
 from blockdraft.interop.gguf.names import drafter_name
 
 _TOKENS = "tokenizer.ggml.tokens"
+_LAYER = re.compile(r"blk\.(\d{1,9})\.")
 _SIZES = {
     "hidden_size": "embedding_length",
     "intermediate_size": "feed_forward_length",
@@ -23,7 +25,11 @@ _SIZES = {
     "rms_norm_eps": "attention.layer_norm_rms_epsilon",
     "max_position_embeddings": "context_length",
     "sliding_window": "attention.sliding_window",
+    "rope_theta": "rope.freq_base",
 }
+
+GGUF_KEYS = ("hidden_size", "num_hidden_layers", "num_attention_heads")
+"""What every target's metadata has, by the names in config.json."""
 
 
 class GgufFacts(NamedTuple):
@@ -102,9 +108,10 @@ def _tensors(file: GgufFile) -> dict[str, TensorFacts]:
 
 def _published_names(file: GgufFile) -> Mapping[str, str]:
     names = ["fc.weight", "hidden_norm.weight", "norm.weight"]
-    blocks = _value(file, f"{file.architecture}.block_count")
     attention = ("q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm")
-    for layer in range(blocks if isinstance(blocks, int) else 0):
+    # Of the layers that are there: block_count may claim any number.
+    found_layers = {int(m[1]) for name in file.tensors if (m := _LAYER.match(name)) is not None}
+    for layer in sorted(found_layers):
         start = f"layers.{layer}."
         names += [f"{start}self_attn.{part}.weight" for part in attention]
         names += [f"{start}mlp.{part}_proj.weight" for part in ("gate", "up", "down")]

@@ -32,6 +32,8 @@ def why_not_live(pair: PairFacts, target: Located) -> str | None:
     """The reason why the pair can't be decoded here, None when it can be tried."""
     if pair.target.format not in ("hf", "gguf"):
         return "there is no target that loads"
+    if pair.target.unread is not None or pair.target.faults:
+        return "the target's configuration is not readable"
     if pair.drafter.format != "hf":
         return "the drafter is not in the layout that Blockdraft loads"
     if pair.drafter.own_refusal is not None:

@@ -4,7 +4,7 @@ Of a target on the hub only small files are fetched, never weights.
 """
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from huggingface_hub import (
     snapshot_download,  # pyright: ignore[reportUnknownVariableType]: it has bare generics
@@ -12,7 +12,9 @@ from huggingface_hub import (
 
 from blockdraft.builtin import builtin_drafter_path, builtin_models
 from blockdraft.checkpoint.resolve import resolve
-from blockdraft.errors import CheckpointError
+from blockdraft.errors import CheckpointError, ConfigError
+
+Side = Literal["target", "drafter"]
 
 _SMALL = ["*.json", "*.jinja", "*.txt", "*.model"]
 _DRAFTER = [*_SMALL, "*.safetensors", "mask_embedding.pt"]
@@ -40,7 +42,7 @@ def locate_target(name: str, revision: str | None = None) -> Located:
                     "once, which fetches it"
                 )
             return Located(model.path, name)
-    return _locate(name, revision, _SMALL, has_weights=False)
+    return _locate(name, revision, _SMALL, side="target")
 
 
 def locate_drafter(name: str, revision: str | None = None) -> Located:
@@ -48,10 +50,11 @@ def locate_drafter(name: str, revision: str | None = None) -> Located:
     path = builtin_drafter_path(name)
     if path is not None:
         return Located(path, name)
-    return _locate(name, revision, _DRAFTER, has_weights=True)
+    return _locate(name, revision, _DRAFTER, side="drafter")
 
 
-def _locate(name: str, revision: str | None, patterns: list[str], *, has_weights: bool) -> Located:
+def _locate(name: str, revision: str | None, patterns: list[str], *, side: Side) -> Located:
+    """Errors begin with the side that was asked for, as an option: two names were given."""
     path = Path(name).expanduser()
     if path.suffix == ".gguf" and path.is_file():
         return Located(path, name)
@@ -61,5 +64,8 @@ def _locate(name: str, revision: str | None, patterns: list[str], *, has_weights
     def download(repo: str, pinned: str | None) -> str:
         return snapshot_download(repo, revision=pinned, allow_patterns=patterns)
 
-    found = resolve(name, revision, download)
-    return Located(found.folder, found.source, has_weights)
+    try:
+        found = resolve(name, revision, download)
+    except (CheckpointError, ConfigError) as error:
+        raise type(error)(f"--{side} {error}") from error
+    return Located(found.folder, found.source, has_weights=side == "drafter")

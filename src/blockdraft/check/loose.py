@@ -11,12 +11,14 @@ from typing import cast
 class Loose:
     """Values of the first of several objects that has a key. Null means absent.
 
-    `malformed` collects the keys whose value has another type than was asked for.
+    `malformed` collects the keys whose value has another type than was asked for, `impossible` the
+    keys and values of the right type that are out of range. Either is read as None.
     """
 
     def __init__(self, *levels: Mapping[str, object]) -> None:
         self._levels = levels
         self.malformed: list[str] = []
+        self.impossible: list[str] = []
 
     def raw(self, name: str) -> object:
         """The value as it stands, None when absent."""
@@ -25,19 +27,37 @@ class Loose:
                 return level[name]
         return None
 
-    def integer(self, name: str) -> int | None:
-        value = self.raw(name)
-        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-            return value
-        return self._note(name)
-
-    def number(self, name: str) -> float | None:
+    def integer(
+        self, name: str, *, least: int | None = None, most: int | None = None
+    ) -> int | None:
+        """A whole number of at least `least` and at most `most`."""
         value = self.raw(name)
         if value is None:
             return None
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            return float(value)
-        return self._note(name)
+        if not isinstance(value, int) or isinstance(value, bool):
+            return self._note(name)
+        if (least is not None and value < least) or (most is not None and value > most):
+            return self._note_impossible(name, value)
+        return value
+
+    def number(self, name: str, *, above: float | None = None) -> float | None:
+        """A finite number greater than `above`."""
+        value = self.raw(name)
+        if value is None:
+            return None
+        if not isinstance(value, int | float) or isinstance(value, bool) or not _is_finite(value):
+            return self._note(name)
+        if above is not None and not value > above:
+            return self._note_impossible(name, value)
+        return float(value)
+
+    def section(self, name: str) -> Mapping[str, object]:
+        """The object under `name`, empty when it is absent or something else."""
+        value = self.raw(name)
+        found = as_object(value)
+        if value is not None and found is not value:
+            self._note(name)
+        return found
 
     def flag(self, name: str) -> bool | None:
         value = self.raw(name)
@@ -67,6 +87,24 @@ class Loose:
     def _note(self, name: str) -> None:
         if name not in self.malformed:
             self.malformed.append(name)
+
+    def _note_impossible(self, name: str, value: float) -> None:
+        said = f"{name} {shortened(value)}"
+        if said not in self.impossible:
+            self.impossible.append(said)
+
+
+def shortened(value: object) -> str:
+    """`value` as errors show it."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond every float
+        return False
 
 
 def as_object(value: object) -> Mapping[str, object]:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
-from blockdraft.check.loose import Loose, as_object
+from blockdraft.check.loose import Loose, as_object, shortened
+from blockdraft.check.plausible import sized
+from blockdraft.check.rope import rope_faults
 
 REQUIRED = (
     "hidden_size",
@@ -22,19 +24,33 @@ REQUIRED = (
 )
 """Keys without which no engine can build the layers."""
 
+LAYER_TYPES = ("full_attention", "sliding_attention")
+_ACTIVATIONS = frozenset(
+    {
+        "silu", "swish", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_10",
+        "quick_gelu", "relu", "relu2", "relu6", "leaky_relu", "laplace", "linear", "mish",
+        "sigmoid", "tanh", "gelu_accurate", "gelu_python", "gelu_python_tanh", "prelu", "xielu",
+    }
+)  # fmt: skip
+"""Those of transformers 5; which of them an engine has is its own rule."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrafterShape:
     """The keys of a drafter, `taps` 0-based whatever the layout writes.
 
-    `missing` and `malformed` name keys. `block_top` and `block_nested` are the two places of
-    `block_size`, `mask_nested` says whether the mask id is where every engine looks for it.
+    `missing` and `malformed` name keys; `impossible` has keys with values that no engine can use,
+    which are None here, and `rope_faults` clauses. `block_top` and `block_nested` are the two
+    places of `block_size`, `mask_nested` says whether the mask id is where every engine looks for
+    it.
     """
 
     architectures: tuple[str, ...]
     model_type: str | None
     missing: tuple[str, ...]
     malformed: tuple[str, ...]
+    impossible: tuple[str, ...]
+    rope_faults: tuple[str, ...]
     hidden_size: int | None
     num_layers: int | None
     num_heads: int | None
@@ -82,38 +98,45 @@ class DrafterShape:
 
 def read_shape(raw: Mapping[str, object]) -> DrafterShape:
     """The shape in a published DFlash config.json or in that of a speculators folder."""
-    nested = as_object(raw.get("dflash_config"))
-    inner = as_object(raw.get("transformer_layer_config"))
+    outer = Loose(raw)
+    nested = outer.section("dflash_config")
+    inner = outer.section("transformer_layer_config")
     top = Loose(raw, inner)
     own = Loose(nested, raw, inner)
+    within = Loose(nested)
     layers = Loose(inner, raw) if inner else top
-    rope = Loose(as_object(layers.raw("rope_parameters")), as_object(layers.raw("rope_scaling")))
+    rope = Loose(layers.section("rope_parameters"), layers.section("rope_scaling"))
     raised = own.integers("aux_hidden_state_layer_ids")
     shape = DrafterShape(
-        architectures=Loose(raw).texts("architectures"),
+        architectures=outer.texts("architectures"),
         model_type=top.text("model_type"),
         missing=tuple(name for name in REQUIRED if layers.raw(name) is None),
         malformed=(),
-        hidden_size=layers.integer("hidden_size"),
-        num_layers=layers.integer("num_hidden_layers"),
-        num_heads=layers.integer("num_attention_heads"),
-        num_kv_heads=layers.integer("num_key_value_heads"),
-        head_dim=layers.integer("head_dim"),
-        intermediate_size=layers.integer("intermediate_size"),
-        vocab_size=layers.integer("vocab_size"),
-        draft_vocab_size=own.integer("draft_vocab_size"),
-        position_limit=layers.integer("max_position_embeddings"),
-        num_target_layers=own.integer("num_target_layers"),
+        impossible=(),
+        rope_faults=rope_faults(layers),
+        hidden_size=sized(layers, "hidden_size"),
+        num_layers=sized(layers, "num_hidden_layers"),
+        num_heads=sized(layers, "num_attention_heads"),
+        num_kv_heads=sized(layers, "num_key_value_heads"),
+        head_dim=sized(layers, "head_dim"),
+        intermediate_size=sized(layers, "intermediate_size"),
+        vocab_size=sized(layers, "vocab_size"),
+        draft_vocab_size=sized(own, "draft_vocab_size"),
+        position_limit=sized(layers, "max_position_embeddings"),
+        num_target_layers=sized(own, "num_target_layers"),
         taps=_taps(own.integers("target_layer_ids"), raised),
         raised_taps=raised or own.integers("eagle_aux_hidden_state_layer_ids"),
-        block_top=Loose(raw).integer("block_size"),
-        block_nested=Loose(nested).integer("block_size"),
+        # What is too small is DFL031's.
+        block_top=sized(outer, "block_size", least=-1),
+        block_nested=sized(within, "block_size", least=-1),
         proposed_tokens=_proposed_tokens(raw),
         mask_token_id=own.integer("mask_token_id"),
         mask_nested=nested.get("mask_token_id") is not None,
         mask_token=own.text("mask_token"),
         layer_types=layers.texts("layer_types"),
-        sliding_window=layers.integer("sliding_window") or own.integer("swa_window_size"),
+        # Without sliding layers a window of 0 or -1 says that there is none.
+        sliding_window=sized(layers, "sliding_window", least=-1)
+        or sized(own, "swa_window_size", least=-1),
         use_sliding_window=layers.flag("use_sliding_window"),
         use_swa=bool(own.flag("use_swa")),
         is_causal=own.flag("is_causal"),
@@ -130,11 +153,32 @@ def read_shape(raw: Mapping[str, object]) -> DrafterShape:
         sample_from_anchor=bool(own.flag("sample_from_anchor")),
         dtype=top.text("dtype") or top.text("torch_dtype"),
     )
-    return _with_malformed(shape, (*layers.malformed, *own.malformed, *top.malformed))
+    layers.number("rms_norm_eps", above=0)
+    layers.integer("max_window_layers")
+    for name in ("final_logit_softcapping", "input_embedding_scale", "output_multiplier"):
+        own.number(name)
+    read = (outer, within, layers, own, top)
+    return replace(
+        shape,
+        malformed=tuple(dict.fromkeys(name for keys in read for name in keys.malformed)),
+        impossible=tuple(
+            dict.fromkeys([*(said for keys in read for said in keys.impossible), *_unusable(shape)])
+        ),
+    )
 
 
-def _with_malformed(shape: DrafterShape, names: tuple[str, ...]) -> DrafterShape:
-    return replace(shape, malformed=tuple(dict.fromkeys(names)))
+def _unusable(shape: DrafterShape) -> list[str]:
+    """Values of the right type that no engine has code for."""
+    said = [
+        f"a layer type {shortened(name)}"
+        for name in dict.fromkeys(shape.layer_types)
+        if name not in LAYER_TYPES
+    ]
+    if shape.hidden_act not in _ACTIVATIONS:
+        said.append(f"hidden_act {shortened(shape.hidden_act)}")
+    if shape.head_dim is not None and shape.head_dim % 2:
+        said.append(f"head_dim {shape.head_dim}, which has no halves to rotate")
+    return said
 
 
 def _taps(

@@ -50,6 +50,12 @@ def family(target: TargetFacts) -> str | None:
     return "".join(letter for letter in name.lower() if letter.isalnum()).removesuffix("text")
 
 
+def is_known_family(target: TargetFacts) -> bool:
+    """Whether any engine is known to have the model type, whatever transformers says of it."""
+    name = "".join(letter for letter in str(target.model_type).lower() if letter.isalnum())
+    return name.removesuffix("text") in VLLM | SGLANG | TRTLLM | LLAMACPP
+
+
 def called(target: TargetFacts) -> str:
     """The target's architecture for people."""
     return target.architectures[0] if target.architectures else str(target.model_type)

@@ -53,7 +53,7 @@ class Fields:
         value = self.raw(name)
         if value is None:
             return None
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        if isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value):
             return float(value)
         raise self.wrong(name, value, "a finite number")
 
@@ -136,6 +136,13 @@ class Fields:
         if not isinstance(value, list):
             raise self.wrong(name, value, "a list")
         return tuple(cast("list[object]", value))
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond every float
+        return False
 
 
 def _short(value: object) -> str:

@@ -18,6 +18,9 @@ from blockdraft.checkpoint.unsupported import (
 from blockdraft.drafter.config import DrafterConfig, LayerType, check_taps
 from blockdraft.errors import CheckpointError, ConfigError
 
+MOST_LAYERS = 1024
+"""More than any drafter has; a file may claim any number."""
+
 
 def parse_config(
     raw: Mapping[str, object], where: str, *, taps: Sequence[int] | None = None
@@ -35,6 +38,8 @@ def parse_config(
     refuse_unsupported(nested)
     refuse_architecture(raw, where)
     num_layers = top.integer("num_hidden_layers")
+    if num_layers > MOST_LAYERS:  # lists as long as that are made below
+        raise top.wrong("num_hidden_layers", num_layers, f"at most {MOST_LAYERS}")
     layers = _Layers(top, nested, num_layers)
     softcap = nested.optional_number("final_logit_softcapping")
     try:

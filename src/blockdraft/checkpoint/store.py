@@ -56,6 +56,7 @@ def load_checkpoint(
     `taps` gives the tapped layers of a checkpoint that does not name them, or replaces them.
     Raises CheckpointError, in one line, for anything missing, unexpected, damaged or unsupported.
     """
+    _refuse_gguf(Path(where))
     folder, source = resolve(where, revision, download)
     raw = read_json(folder / CONFIG_FILE, source)
     config = parse_config(raw, f"{source}/{CONFIG_FILE}", taps=taps)
@@ -83,6 +84,25 @@ def load_checkpoint(
         mask_embedding=tensors.pop(MASK_FILE, None),
         recorded_tau=read_recorded_tau(folder, source),
         state=tensors,
+    )
+
+
+def _refuse_gguf(where: Path) -> None:
+    """Raise CheckpointError, with the command that reads them, for GGUF files."""
+    if where.is_file() and where.suffix == ".gguf":
+        found = where
+    elif where.is_dir() and not (where / CONFIG_FILE).exists():
+        files = sorted(where.glob("*.gguf"))
+        drafters = [path for path in files if path.name == "drafter.gguf"]
+        if not files:
+            return
+        found = (drafters or files)[0]
+    else:
+        return
+    raise CheckpointError(
+        f"{where}: GGUF files are llama.cpp's and not loaded directly; read the drafter with"
+        f" `blockdraft export --format hf --target TARGET --drafter {found} --out NEW_FOLDER"
+        " --keep-draft-vocabulary` and give that folder"
     )
 
 

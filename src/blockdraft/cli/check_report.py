@@ -40,11 +40,14 @@ BYTE_PROMPTS = ((1, 2, 3), (3, 1, 2), (2, 3, 1), (1, 3, 2))
 
 def check_and_report(args: Namespace) -> int:
     """Run the command; 1 when a finding for an engine asked for is an error."""
-    name = choose_drafter(args.target, args.drafter)
-    if name in NOT_TRAINED:
-        raise ConfigError(f"--drafter {name} has no checkpoint to check; give a trained drafter")
+    if args.drafter in NOT_TRAINED:
+        raise ConfigError(
+            f"--drafter {args.drafter} has no checkpoint to check; give a trained drafter"
+        )
     engines = chosen_engines(args.engine)
+    # First, since a mistyped target has no built-in drafter either, which is not what is wrong.
     target = locate_target(args.target, args.revision)
+    name = choose_drafter(args.target, args.drafter)
     drafter = locate_drafter(name, args.drafter_revision)
     pair = gather_pair(target, drafter, dict(args.template_arg))
     if not args.no_live:

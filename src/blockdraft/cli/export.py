@@ -4,7 +4,6 @@ Arguments only; the work is in `interop/export.py`.
 """
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 
 from blockdraft.cli import values
 from blockdraft.cli.args import DEFAULT_TARGET
@@ -38,7 +37,11 @@ docs/export.md has the formats in full; `blockdraft check` looks for what engine
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--format", required=True, choices=FORMATS, help="see below")
     parser.add_argument(
-        "--out", required=True, type=Path, metavar="DIR", help="new (or empty) folder to write"
+        "--out",
+        required=True,
+        type=values.new_folder,
+        metavar="DIR",
+        help="new (or empty) folder to write",
     )
     parser.add_argument(
         "--target",
@@ -58,7 +61,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--taps",
         type=values.id_list,
         metavar="LAYERS",
-        help="zero-based target layers, like 1,8,14, for a drafter that does not say",
+        help="zero-based target layers, like 1,8,14, for a drafter that does not say; others than "
+        "it records are refused",
     )
     parser.add_argument(
         "--outtype",
@@ -82,6 +86,7 @@ def run(args: Namespace) -> int:
     from blockdraft.api import choose_drafter
     from blockdraft.cli.console import emit, emit_json, say_progress
     from blockdraft.cli.export_report import render_report
+    from blockdraft.cli.signals import ended_by_sigterm
     from blockdraft.errors import ConfigError
     from blockdraft.interop.export import export_pair
     from blockdraft.interop.order import ExportOrder
@@ -101,7 +106,8 @@ def run(args: Namespace) -> int:
         verifier=args.verifier,
         keep_draft_vocabulary=args.keep_draft_vocabulary,
     )
-    report = export_pair(order, report=say_progress)
+    with ended_by_sigterm():
+        report = export_pair(order, report=say_progress)
     if args.json:
         emit_json(report.to_json(), indent=2)
     else:

@@ -3,10 +3,14 @@
 It writes nothing; `export.py` prints it.
 """
 
+from pathlib import Path
+from shlex import quote
+
+from blockdraft.builtin import builtin_models
 from blockdraft.interop.export import ExportReport
 
 _ENGINES = {
-    "hf": ("vllm", "sglang", "trtllm", "openvino"),
+    "hf": ("vllm", "sglang", "trtllm"),
     "speculators": ("vllm",),
     "gguf": ("llamacpp",),
 }
@@ -38,8 +42,24 @@ def _next(report: ExportReport) -> list[str]:
     target, drafter = report.target, report.out
     if report.format == "gguf":
         target, drafter = f"{report.out}/target.gguf", f"{report.out}/drafter.gguf"
-    pair = f"--target {target} --drafter {drafter} --print"
-    return [f"blockdraft launch {engine} {pair}" for engine in _ENGINES[report.format]]
+    pair = f"--target {quote(target)} --drafter {quote(drafter)} --print"
+    lines = [f"blockdraft launch {engine} {pair}" for engine in _ENGINES[report.format]]
+    return lines + _for_openvino(report) if report.format == "hf" else lines
+
+
+def _for_openvino(report: ExportReport) -> list[str]:
+    """It reads neither folder: both are converted first."""
+    convert = "optimum-cli export openvino --task text-generation-with-past --weight-format fp32"
+    name = Path(report.target).expanduser()
+    target = next((str(m.path) for m in builtin_models() if m.name == report.target), str(name))
+    target_ov, drafter_ov = f"{Path(report.out).name}-target-ov", f"{Path(report.out).name}-ov"
+    return [
+        f"{convert} --model {quote(target)} {quote(target_ov)}",
+        f"{convert} --model {quote(report.out)} --trust-remote-code --disable-convert-tokenizer "
+        f"{quote(drafter_ov)}",
+        f"blockdraft launch openvino --target {quote(target_ov)} --drafter {quote(drafter_ov)} "
+        "--print",
+    ]
 
 
 def _size(num_bytes: int) -> str:

@@ -27,7 +27,10 @@ EPILOG = """examples:
 The drafter is what `blockdraft export` wrote for the engine: hf for vLLM, SGLang and TensorRT-LLM,
 speculators for vLLM, gguf (with the target) for llama.cpp; OpenVINO's is converted from hf.
 --block-size counts the anchor; engines that count drafts are told one less. What follows -- goes to
-the engine as it is.
+the engine as it is. Whether the two models fit is `blockdraft check`'s business, not launch's.
+
+llama.cpp runs with fused attention (-fa on), which rounds keys and values to float16 even where the
+caches are float32; to compare float32 answers or counts with another engine add -- -fa off.
 
 The engine's output goes to stderr. Once it is healthy its address, and the line that measures it,
 are written to stdout. SIGTERM and Ctrl-C are handed to the engine, and the exit code is its own; a
@@ -103,7 +106,7 @@ def _start(args: Namespace, plan: "LaunchPlan", title: str) -> int:
 
     venv: Path | None = args.venv
     environ = engine_environment(venv, os.environ)
-    located = locate(plan, environ)
+    located = locate(plan, environ, venv)
 
     def on_ready(url: str, model: str) -> None:
         emit(f"{title} is ready at {url}")

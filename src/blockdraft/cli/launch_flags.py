@@ -100,7 +100,12 @@ def _add_running(parser: ArgumentParser) -> None:
         help="write the command, and files that it needs, to stdout; start nothing",
     )
     group.add_argument("--json", action="store_true", help="with --print: one JSON document")
-    group.add_argument("--venv", type=Path, metavar="DIR", help="virtual environment of the engine")
+    group.add_argument(
+        "--venv",
+        type=Path,
+        metavar="DIR",
+        help="virtual environment of the engine; it is started from there or not at all",
+    )
     group.add_argument(
         "--files", type=Path, metavar="DIR", help="keep files that the engine reads in DIR"
     )

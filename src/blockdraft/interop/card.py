@@ -156,7 +156,7 @@ def _made_by(facts: CardFacts) -> list[str]:
     )
     licenses = _section(facts.provenance, "licenses")
     if licenses:
-        lines += ["", "| license of the data | conversations |", "|---|---:|"]
+        lines += ["", "| license of the data | conversations in the answer folders |", "|---|---:|"]
         lines += [f"| {name} | {count} |" for name, count in licenses.items()]
     return [*lines, ""]
 

@@ -6,10 +6,11 @@ Each format's own module reads it; the GGUF reader is imported only when a file 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from blockdraft.builtin import builtin_drafter_path
 from blockdraft.checkpoint.contents import D2T_NAME, HEAD_NAME, DrafterCheckpoint
+from blockdraft.checkpoint.provenance import PROVENANCE_FILE
 from blockdraft.checkpoint.resolve import resolve
 from blockdraft.checkpoint.store import CONFIG_FILE
 from blockdraft.checkpoint.tensors import read_json
@@ -77,13 +78,16 @@ def load_any(
     """The drafter in a folder, a GGUF file, a hub repository or of a built-in name.
 
     `taps` belongs to the published layouts, which may not name them. Raises CheckpointError for a
-    drafter that is damaged or can't be represented here, with the reason.
+    drafter that is damaged or can't be represented here, with the reason, and ConfigError for taps
+    other than those that the drafter's files record.
     """
     found = find(where, revision=revision)
     target = target or KnownTarget()
     if taps is not None and found.format in ("speculators", "gguf"):
         raise ConfigError(f"--taps: {found.format} drafters name their layers; drop it")
     provenance = _recorded(found)
+    if taps is not None:
+        _refuse_other_taps(tuple(taps), found, provenance)
     checkpoint, notes = _read(found, taps, target, head_was_targets(provenance))
     checkpoint = replace(checkpoint, source=found.source)
     if checkpoint.config.num_target_layers is None and target.num_layers is not None:
@@ -159,6 +163,30 @@ def _read_gguf(found: Found, target: KnownTarget) -> tuple[DrafterCheckpoint, tu
     own = strip_target_rows(brought, checkpoint.config, target.read_rows(), found.source)
     checkpoint = replace(checkpoint, lm_head=own.tensors.get(HEAD_NAME))
     return checkpoint, (*notes, *own.notes)
+
+
+def _refuse_other_taps(
+    taps: tuple[int, ...], found: Found, provenance: Mapping[str, object] | None
+) -> None:
+    """Layers are those of the training: a drafter that names them can't be given others."""
+    config = read_json(found.path / CONFIG_FILE, found.source)
+    levels = [(CONFIG_FILE, level) for level in (_section(config, "dflash_config"), config)]
+    places = [(file, level.get("target_layer_ids")) for file, level in levels]
+    places.append((PROVENANCE_FILE, _section(provenance or {}, "drafter").get("taps")))
+    for file, recorded in places:
+        if isinstance(recorded, list) and recorded != list(taps):
+            named = ",".join(str(tap) for tap in cast("list[object]", recorded))
+            given = ",".join(str(tap) for tap in taps)
+            raise ConfigError(
+                f"--taps {given} are other layers than the {named} that {file} of {found.source} "
+                "records, and a drafter works with those of its training only: drop --taps, or "
+                "correct the file if it is wrong"
+            )
+
+
+def _section(values: Mapping[str, object], name: str) -> Mapping[str, object]:
+    value = values.get(name)
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
 
 
 def _recorded(found: Found) -> Mapping[str, object] | None:

@@ -38,9 +38,21 @@ def engine_environment(venv: Path | None, environ: Mapping[str, str]) -> dict[st
     return variables
 
 
-def locate(plan: LaunchPlan, environ: Mapping[str, str]) -> LaunchPlan:
-    """`plan` with the full path of its program. Raises ConfigError where it is not installed."""
+def locate(plan: LaunchPlan, environ: Mapping[str, str], venv: Path | None = None) -> LaunchPlan:
+    """`plan` with the full path of its program. Raises ConfigError where it is not installed.
+
+    With `venv` only what is installed there counts.
+    """
     needs = plan.needs
+    if venv is not None:
+        program = _program_of(venv, needs.program)
+        if program is None:
+            raise ConfigError(
+                f"--venv {venv} has no {needs.program} in its folder bin: there, {needs.install}"
+            )
+        if needs.module is not None and not _has_module(program, needs.module, environ):
+            raise ConfigError(f"--venv {venv} has no module {needs.module}: there, {needs.install}")
+        return replace(plan, program=(program, *plan.program[1:]))
     program = shutil.which(needs.program, path=environ.get("PATH"))
     if program is None and needs.program == "python":
         program = sys.executable
@@ -49,6 +61,14 @@ def locate(plan: LaunchPlan, environ: Mapping[str, str]) -> LaunchPlan:
     if needs.module is not None and not _has_module(program, needs.module, environ):
         raise ConfigError(f"{program} has no module {needs.module}: {needs.install}; {VENV_HINT}")
     return replace(plan, program=(program, *plan.program[1:]))
+
+
+def _program_of(venv: Path, name: str) -> str | None:
+    """The program in the environment's own folder; a Python may be there as `python3` only."""
+    folder = str((venv / "bin").absolute())
+    names = ("python", "python3") if name == "python" else (name,)
+    found = (shutil.which(each, path=folder) for each in names)
+    return next((path for path in found if path is not None), None)
 
 
 def _has_module(python: str, module: str, environ: Mapping[str, str]) -> bool:

@@ -5,7 +5,13 @@ whatever the drafter was trained for, so it is always written.
 """
 
 from blockdraft.errors import ConfigError
-from blockdraft.launch.arguments import pair_notes, refuse_parallel, require_layouts, with_extra
+from blockdraft.launch.arguments import (
+    extra_value,
+    pair_notes,
+    refuse_parallel,
+    require_layouts,
+    with_extra,
+)
 from blockdraft.launch.order import LaunchOrder, LaunchPlan, Requirement
 
 NAME = "llama.cpp"
@@ -41,8 +47,10 @@ def make_plan(order: LaunchOrder) -> LaunchPlan:
         )
     own = ["-m", order.pair.target.where, "-md", order.pair.drafter.where]
     own += ["--spec-type", "draft-dflash", "--spec-draft-n-max", str(order.num_drafts)]
-    own += ["--host", order.host, "--port", str(order.port), "-fa", "on", "--jinja"]
-    own += ["--metrics"]  # counts of drafts and accepted ones, which are off by default
+    own += ["--host", order.host, "--port", str(order.port)]
+    if extra_value(order, ("-fa", "--flash-attn")) is None:
+        own += ["-fa", "on"]  # it rounds keys and values to float16: off to compare float32
+    own += ["--jinja", "--metrics"]  # counts of drafts and accepted ones are off by default
     if order.max_model_len is not None:
         own += ["-c", str(order.max_model_len)]
     return LaunchPlan(

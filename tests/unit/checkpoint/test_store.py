@@ -473,3 +473,19 @@ def test_a_hub_checkpoint_is_loaded_from_its_snapshot(golden_folder: Path, tmp_p
 
     loaded = load_checkpoint("owner/drafter", revision="main", download=download)
     assert loaded.source == f"owner/drafter@{'a' * 40}"
+
+
+@pytest.mark.parametrize("names", [("drafter.gguf", "target.gguf"), ("any.gguf",)])
+def test_gguf_files_are_refused_with_the_command_that_reads_them(
+    names: tuple[str, ...], tmp_path: Path
+) -> None:
+    for name in names:
+        (tmp_path / name).write_bytes(b"GGUF")
+    command = (
+        f"blockdraft export --format hf --target TARGET --drafter {tmp_path / names[0]} --out "
+        "NEW_FOLDER --keep-draft-vocabulary"
+    )
+    for where in (tmp_path, tmp_path / names[0]):
+        with pytest.raises(CheckpointError) as refused:
+            load_checkpoint(where)
+        assert command in str(refused.value)

@@ -93,3 +93,21 @@ def test_missing_folders_are_mistakes(folders: Path, tmp_path: Path) -> None:
 def test_engines_keep_the_order_of_the_report() -> None:
     assert chosen_engines(None) == ENGINES
     assert chosen_engines(["openvino", "vllm", "vllm"]) == ("vllm", "openvino")
+
+
+@pytest.mark.parametrize("drafter", [(), ("--drafter", "smollm2")])
+def test_a_mistyped_target_is_blamed_itself(drafter: tuple[str, ...]) -> None:
+    parser = ArgumentParser()
+    check.add_arguments(parser)
+    with pytest.raises(CheckpointError, match="--target nope: there is no such folder"):
+        check.run(parser.parse_args(["--target", "nope", *drafter]))
+
+
+def test_a_mistyped_drafter_is_blamed_itself(folders: Path) -> None:
+    parser = ArgumentParser()
+    check.add_arguments(parser)
+    target = ("--target", str(folders / "target"))
+    with pytest.raises(CheckpointError, match="--drafter nope: there is no such folder"):
+        check.run(parser.parse_args([*target, "--drafter", "nope"]))
+    with pytest.raises(ConfigError, match="no drafter is known for"):
+        check.run(parser.parse_args(target))

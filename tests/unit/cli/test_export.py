@@ -1,6 +1,8 @@
 """`blockdraft export`: arguments, the result for people and for programs."""
 
 import json
+import subprocess
+import sys
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import cast
@@ -39,13 +41,14 @@ def test_one_json_document(
     result = cast("dict[str, object]", json.loads(capsys.readouterr().out))
     assert result["format"] == "hf" and result["outtype"] == "bf16"
     assert result["block_size"] == 8 and result["num_drafts"] == 7
-    assert result["recorded_tau"] == 1.77
     files = cast("list[dict[str, object]]", result["files"])
     names = ["README.md", "config.json", "model.safetensors", "provenance.json"]
     assert [file["name"] for file in files] == names
     path = builtin_drafter_path("smollm2")
     assert path is not None
-    assert load_checkpoint(out).state.keys() == load_checkpoint(path).state.keys()
+    builtin = load_checkpoint(path)
+    assert load_checkpoint(out).state.keys() == builtin.state.keys()
+    assert builtin.recorded_tau is not None and result["recorded_tau"] == builtin.recorded_tau
 
 
 def test_text_says_what_to_do_next(
@@ -60,11 +63,66 @@ def test_text_says_what_to_do_next(
     assert "every tensor equal" in text
     assert "8,192 ids is left out" in text
     assert "blockdraft launch vllm" in text
+    # OpenVINO reads neither folder as it is.
+    lines = [line.split(maxsplit=1)[1] for line in text.splitlines() if line.startswith("next")]
+    converted = [line for line in lines if line.startswith("optimum-cli export openvino")]
+    assert [line.split("--model ")[1].split()[0] for line in converted] == [str(target), str(out)]
+    pair = "--target out-target-ov --drafter out-ov"
+    assert lines[-1].startswith(f"blockdraft launch openvino {pair}")
+    assert "--trust-remote-code" in converted[1] and "--trust-remote-code" not in converted[0]
 
 
 def test_types_are_those_of_the_formats() -> None:
     """They are named twice, so that `blockdraft --help` need not import torch."""
     assert (*OUTTYPES, "q8_0") == export.OUTTYPES
+
+
+def test_an_empty_name_is_no_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("", "  "):
+        with pytest.raises(SystemExit):
+            run("--format", "hf", "--out", name)
+        assert "the name is empty" in capsys.readouterr().err
+
+
+def start(target: Path, out: Path) -> "subprocess.Popen[str]":
+    """An export that has made its scratch folder and then waits."""
+    program = (
+        "import sys, time\n"
+        "from blockdraft.interop.output import Output\n"
+        "def wait(self, folder):\n"
+        "    print('scratch', folder, flush=True)\n"
+        "    time.sleep(60)\n"
+        "Output.verify = wait\n"
+        "from blockdraft.cli.main import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    given = ["export", "--format", "hf", "--target", str(target), "--drafter", "smollm2"]
+    running = subprocess.Popen(
+        [sys.executable, "-c", program, *given, "--out", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert running.stdout is not None and running.stdout.readline().startswith("scratch")
+    return running
+
+
+def test_a_sigterm_leaves_nothing_and_a_kill_what_the_next_export_removes(
+    target: Path, tmp_path: Path
+) -> None:
+    before = sorted(tmp_path.iterdir())
+    with start(target, tmp_path / "out") as running:
+        running.terminate()
+        assert running.wait(30) == 143
+    assert sorted(tmp_path.iterdir()) == before
+
+    with start(target, tmp_path / "out") as running:
+        (left,) = set(tmp_path.iterdir()) - set(before)
+        running.kill()
+    assert left.is_dir()
+    given = ("--target", str(target), "--drafter", "smollm2", "--out", str(tmp_path / "out"))
+    assert run("--format", "hf", *given) == 0
+    assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "out"])
 
 
 @pytest.mark.parametrize("drafter", ["none", "prompt-lookup"])

@@ -137,7 +137,7 @@ def test_mistakes(pair: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="vllm is not on the PATH: pip install"):
         run("vllm", *pair, "--device", "cuda")
-    with pytest.raises(ConfigError, match="trtllm-serve is not on the PATH: pip install"):
+    with pytest.raises(ConfigError, match="trtllm-serve is not on the PATH: install"):
         run("trtllm", *pair, "--device", "cuda")
     with pytest.raises(ConfigError, match="--json goes with --print"):
         run("vllm", *pair, "--json")

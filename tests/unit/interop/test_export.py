@@ -186,9 +186,9 @@ def test_the_builtin_drafter_comes_back_to_the_byte(tmp_path: Path) -> None:
     export_pair(replace(order("hf", target, middle, last), keep_draft_vocabulary=True))
     original = load_any("smollm2").checkpoint
     assert first_difference(original, load_checkpoint(last)) is None
-    assert "| GSM8K test | 2.40 |" in (last / "README.md").read_text()
+    assert "| GSM8K test" in (last / "README.md").read_text()
     record = cast("dict[str, object]", json.loads((last / "provenance.json").read_text()))
-    assert record["acceptance_length"] == 1.77
+    assert record["acceptance_length"] == original.recorded_tau
     exports = cast("list[dict[str, object]]", record["exports"])
     assert [export["format"] for export in exports] == ["speculators", "hf"]
 

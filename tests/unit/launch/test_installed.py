@@ -55,6 +55,22 @@ def test_without_any_python_on_the_path_ours_is_taken(tmp_path: Path) -> None:
     assert found.program == (sys.executable, "serve")
 
 
+def test_of_a_named_environment_only_what_is_in_it_counts(tmp_path: Path) -> None:
+    """Another Python, on the PATH or ours, is not a substitute that goes unsaid."""
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    executable(tmp_path / "other" / "fake")
+    environ = engine_environment(venv, {"PATH": f"{tmp_path / 'other'}:{os.environ['PATH']}"})
+    for program in ("fake", "python"):
+        with pytest.raises(ConfigError, match=rf"--venv .*venv has no {program} in its folder bin"):
+            locate(plan(program, None), environ, venv)
+    (venv / "bin" / "python3").symlink_to(sys.executable)
+    found = locate(plan("python", "json"), environ, venv).program[0]
+    assert found == str(venv / "bin" / "python3")
+    with pytest.raises(ConfigError, match=r"--venv .* has no module not_there_: there, pip"):
+        locate(plan("python", "not_there_"), environ, venv)
+
+
 def test_a_folder_that_is_no_environment(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is no virtual environment"):
         engine_environment(tmp_path, {})

@@ -150,6 +150,14 @@ def test_llamacpp() -> None:
     )
 
 
+@pytest.mark.parametrize("own", [("-fa", "off"), ("--flash-attn=off",), ("--flash_attn", "off")])
+def test_llamacpp_without_fused_attention(own: tuple[str, ...]) -> None:
+    """It rounds to float16, so whoever compares float32 answers has to be able to turn it off."""
+    command = ENGINES["llamacpp"].make_plan(make_order("gguf", extra=own)).command
+    assert command[-len(own) :] == own
+    assert [w for w in command if w.startswith(("-fa", "--flash"))] == [own[0]]
+
+
 def test_openvino() -> None:
     """OpenVINO counts drafts, as num_assistant_tokens of the generation config."""
     order = make_order("openvino", device="cpu", dtype="float32", max_model_len=99, block_size=4)

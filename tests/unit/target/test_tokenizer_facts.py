@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from blockdraft.target.tokenizer_facts import SHA_KEY, TokenizerFacts, read_tokenizer
 from blockdraft.errors import CheckpointError
+from blockdraft.target.tokenizer_facts import SHA_KEY, TokenizerFacts, read_tokenizer
 
 
 def written(folder: Path, vocab: object, added: list[dict[str, object]]) -> TokenizerFacts:

@@ -21,13 +21,27 @@ def not_native(pair: PairFacts) -> Verdict | None:
     why = pair.target.why_not_native
     if pair.target.format != "hf" or why is None:
         return None
+    if pair.target.unread is not None or pair.target.faults:
+        return None
     return Verdict(
         f"The native engine does not run this target ({why}); transformers does, slower.",
         "Nothing, or use a Llama-like target.",
     )
 
 
+def target_unread(pair: PairFacts) -> Verdict | None:
+    why = pair.target.unread
+    if pair.target.format != "hf" or why is None:
+        return None
+    return Verdict(
+        f"Blockdraft does not load the target: {why}.",
+        "Correct its config.json, or update transformers for a new model type; code from a "
+        "checkpoint is never run.",
+    )
+
+
 RULES = (
     Rule("DFL600", "error", "blockdraft", "the loader refuses the pair", refused),
     Rule("DFL601", "note", "blockdraft", "the target runs through transformers", not_native),
+    Rule("DFL602", "error", "blockdraft", "the target's configuration is refused", target_unread),
 )

@@ -5,6 +5,7 @@ What is inside of them is judged elsewhere.
 
 from blockdraft.check.facts import PairFacts
 from blockdraft.check.findings import Rule, Verdict
+from blockdraft.check.targets import is_known_family
 
 _FETCH_AGAIN = "Fetch the files again, or export the drafter again."
 
@@ -28,6 +29,30 @@ def target_config_unreadable(pair: PairFacts) -> Verdict | None:
     if problem is None:
         return None
     return Verdict(f"The target does not load: {problem}.", "Fetch the target again.")
+
+
+def target_values_broken(pair: PairFacts) -> Verdict | None:
+    target = pair.target
+    if not target.faults or target.format not in ("hf", "gguf") or target.config_problem:
+        return None
+    return Verdict(
+        f"The target's configuration is broken: {', '.join(target.faults)}. Engines refuse it, or "
+        "run out of memory.",
+        "Fetch the target again, or correct the file.",
+    )
+
+
+def target_refused(pair: PairFacts) -> Verdict | None:
+    """A type that transformers lacks may still be known to an engine, or come with code."""
+    target = pair.target
+    if target.unread is None or target.faults or target.format != "hf":
+        return None
+    if not target.is_known_type and (target.has_own_code or is_known_family(target)):
+        return None
+    return Verdict(
+        f"The target's configuration is not readable: {target.unread}.",
+        "Fetch the target again, or correct config.json.",
+    )
 
 
 def target_weights_unreadable(pair: PairFacts) -> Verdict | None:
@@ -167,4 +192,7 @@ RULES = (
     Rule("DFL011", "error", "all", "tensors of the drafter are missing", tensors_missing),
     Rule("DFL012", "warning", "all", "a tensor that no part of a drafter uses", tensors_unknown),
     Rule("DFL013", "error", "all", "weights that are not finite", weights_not_finite),
+    Rule("DFL014", "error", "all", "values in the target's configuration that no engine can read",
+         target_values_broken),
+    Rule("DFL015", "error", "all", "the target's configuration is refused", target_refused),
 )  # fmt: skip

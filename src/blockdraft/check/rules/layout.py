@@ -5,6 +5,7 @@ Tapped layers are in `taps.py`; what has to fit the target is in `fit.py`.
 
 from blockdraft.check.facts import PairFacts
 from blockdraft.check.findings import Rule, Verdict
+from blockdraft.check.loose import Loose, as_object
 
 _CORRECT = "Correct config.json from the training configuration, or fetch the checkpoint again."
 
@@ -28,6 +29,45 @@ def keys_malformed(pair: PairFacts) -> Verdict | None:
         f"config.json has values of a wrong type under {', '.join(wrong)}: engines stop while "
         "loading.",
         _CORRECT,
+    )
+
+
+def values_impossible(pair: PairFacts) -> Verdict | None:
+    said = pair.drafter.shape.impossible
+    if not said or not pair.drafter.is_drafter:
+        return None
+    return Verdict(
+        f"The drafter's configuration has {', '.join(said)}: no engine can use that. They refuse "
+        "it, run out of memory, or compute nothing but NaN.",
+        _CORRECT,
+    )
+
+
+def rotary_is_broken(pair: PairFacts) -> Verdict | None:
+    faults = pair.drafter.shape.rope_faults
+    if not faults or not pair.drafter.is_drafter:
+        return None
+    return Verdict(
+        f"The rotary embedding can't be computed: {', '.join(faults)}. Engines stop while loading.",
+        _CORRECT,
+    )
+
+
+def quantized_in_name_only(pair: PairFacts) -> Verdict | None:
+    """Tensors of quantized weights come with scales, whatever the method calls them."""
+    drafter = pair.drafter
+    levels = (drafter.raw, as_object(drafter.raw.get("transformer_layer_config")))
+    keys = Loose(*levels)
+    said = keys.raw("quantization_config") or keys.raw("compression_config")
+    if said is None or not drafter.is_drafter or drafter.weights_problem is not None:
+        return None
+    marks = ("scale", "qweight", "packed", "absmax", "quant_state", "qzeros", "blocks")
+    if as_object(said) and any(mark in name for name in drafter.tensors for mark in marks):
+        return None
+    return Verdict(
+        "The drafter's configuration says that its weights are quantized, but none are: engines "
+        "look for scales that are not there, and stop while loading.",
+        "Remove quantization_config from the drafter's config.json.",
     )
 
 
@@ -65,6 +105,8 @@ def heads_not_grouped(pair: PairFacts) -> Verdict | None:
 def block_missing(pair: PairFacts) -> Verdict | None:
     shape = pair.drafter.shape
     if not pair.drafter.is_drafter or "block_size" in shape.malformed:
+        return None
+    if any(said.startswith("block_size ") for said in shape.impossible):
         return None
     if shape.block_size is not None and shape.block_size >= 2:
         return None
@@ -188,7 +230,7 @@ def window_missing(pair: PairFacts) -> Verdict | None:
 
 def layer_types_count(pair: PairFacts) -> Verdict | None:
     shape = pair.drafter.shape
-    if not shape.layer_types or len(shape.layer_types) == shape.num_layers:
+    if not shape.layer_types or len(shape.layer_types) == shape.num_layers or not shape.num_layers:
         return None
     return Verdict(
         f"layer_types has {len(shape.layer_types)} entries for {shape.num_layers} layers: "
@@ -241,4 +283,7 @@ RULES = (
     Rule("DFL041", "error", "all", "layer_types of another length", layer_types_count),
     Rule("DFL042", "warning", "all", "partial rotary embedding", rotary_is_partial),
     Rule("DFL043", "warning", "all", "rotary embedding with image axes", rotary_has_image_axes),
+    Rule("DFL044", "error", "all", "values that no engine can use", values_impossible),
+    Rule("DFL045", "error", "all", "rotary embedding that can't be computed", rotary_is_broken),
+    Rule("DFL046", "error", "all", "quantized by its configuration only", quantized_in_name_only),
 )  # fmt: skip

@@ -5,6 +5,7 @@ What an engine does with the target's last layer is in the engines' modules.
 
 from blockdraft.check.facts import PairFacts
 from blockdraft.check.findings import Rule, Verdict
+from blockdraft.check.plausible import MOST
 
 _CORRECT = "Correct config.json from the training configuration, or fetch the checkpoint again."
 
@@ -44,7 +45,8 @@ def taps_unsorted(pair: PairFacts) -> Verdict | None:
 
 def taps_outside(pair: PairFacts) -> Verdict | None:
     taps, depth = pair.drafter.shape.taps or (), _depth(pair)
-    wrong = [tap for tap in taps if tap < 0 or (depth is not None and tap >= depth)]
+    limit = MOST["num_target_layers"] if depth is None else depth
+    wrong = [tap for tap in taps if not 0 <= tap < limit]
     if not wrong:
         return None
     hint = ""

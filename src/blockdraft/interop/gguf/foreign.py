@@ -183,6 +183,11 @@ def _config_of_keys(file: GgufFile) -> DrafterConfig:
 
 
 def _layer_types(file: GgufFile, window: int | None, num_layers: int) -> tuple[LayerType, ...]:
+    if num_layers > len(file.tensors):  # a list as long as that is made; each layer has tensors
+        raise CheckpointError(
+            f"{file.path} has {len(file.tensors)} tensors, too few for the {num_layers} layers of "
+            f"{_key('block_count')}: fetch it again"
+        )
     if window is None:
         return ("full_attention",) * num_layers
     pattern = _list(file, _key("attention.sliding_window_pattern"))
