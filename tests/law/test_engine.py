@@ -521,7 +521,7 @@ def p_value(counts: Counter[tuple[int, ...]], law: dict[tuple[int, ...], float])
     return float(cast(Tensor, torch.special.gammaincc(half[0], half[1])))
 
 
-@pytest.mark.parametrize("width", ["random", "fixed"])
+@pytest.mark.parametrize("width", ["random", pytest.param("fixed", marks=pytest.mark.slow)])
 def test_the_sampled_law_has_the_target_s_distribution(width: str) -> None:
     """S04, S06 through the engine: many requests at once, a drafter that knows nothing."""
     target = ScriptedTarget(MARKOV, 5)

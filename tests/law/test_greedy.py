@@ -207,8 +207,19 @@ def test_stop_strings_inside_and_across_blocks(stop: str, block_size: int, seed:
     assert completion.stats.tokens == len(completion.token_ids) == len(completion.logprobs)
 
 
-@pytest.mark.parametrize("family", ["qwen3", "llama", "qwen2"])
-@pytest.mark.parametrize("block_size", BLOCK_SIZES)
+EACH_FAMILY = [
+    # All sizes on one family at once; of the others a sample, and the rest with the slow tests.
+    pytest.param(
+        family,
+        block_size,
+        marks=[] if family == "qwen3" or block_size in (1, 2, 8, 16) else [pytest.mark.slow],
+    )
+    for family in ("qwen3", "llama", "qwen2")
+    for block_size in BLOCK_SIZES
+]
+
+
+@pytest.mark.parametrize(("family", "block_size"), EACH_FAMILY)
 def test_tiny_transformers(family: Family, block_size: int) -> None:
     """C20, C07: real caches and masks; prompts around the block size, alternating on one model."""
     target = tiny_target(family, dtype=torch.float64)

@@ -55,6 +55,7 @@ def test_modes_that_are_not_there() -> None:
         load(settings)
 
 
+@pytest.mark.slow
 def test_export_names_the_pair_and_tells_a_refusal(tmp_path: Path) -> None:
     command = export_command("hf", tmp_path / "t", tmp_path / "o")
     assert command[command.index("--format") + 1] == "hf"

@@ -107,6 +107,7 @@ def start(target: Path, out: Path) -> "subprocess.Popen[str]":
     return running
 
 
+@pytest.mark.slow
 def test_a_sigterm_leaves_nothing_and_a_kill_what_the_next_export_removes(
     target: Path, tmp_path: Path
 ) -> None:

@@ -641,7 +641,14 @@ def test_a_context_lost_after_a_prefix_hit_costs_its_drafts_only(
     assert_empty(engine)
 
 
-@pytest.mark.parametrize("width", [WidthMode("fixed", 4), WidthMode("off"), WidthMode("auto")])
+@pytest.mark.parametrize(
+    "width",
+    [
+        WidthMode("fixed", 4),
+        pytest.param(WidthMode("off"), marks=pytest.mark.slow),
+        pytest.param(WidthMode("auto"), marks=pytest.mark.slow),
+    ],
+)
 def test_nothing_is_remembered_of_requests_that_ended(width: WidthMode) -> None:
     """B24, B28, R10, R11: 300 requests with joins, cancels and faults leave no object behind."""
     drafter = Faulty(RandomDrafter(VOCAB, 4), lambda method, n: n % 97 == 0)
