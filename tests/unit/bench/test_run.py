@@ -209,7 +209,7 @@ def test_failures_are_told_apart_and_others_go_on(start: Start, prompts: Path) -
         file.write('{"id": "long", "prompt": "' + "x" * 61 + '"}\n')
     hows = ("hangs", "error", "cut", "500")
     engine.broken = {f"question {n}": how for n, how in enumerate(hows)}
-    level = measure(order_for(engine, prompts, timeout=1.0), Arrival(concurrency=8))
+    level = measure(order_for(engine, prompts, timeout=5.0), Arrival(concurrency=8))
     kinds = {r.id: r.failure.kind for r in level.records if r.failure is not None}
     assert kinds == {
         "p0": "timeout",
