@@ -96,7 +96,10 @@ def test_the_answer_goes_to_stdout_and_the_figures_to_stderr(
 
 @pytest.mark.parametrize(
     ("engine", "said"),
-    [("native", "bytes a token for the target"), ("hf", "requests take turns")],
+    [
+        ("native", "bytes a token for the target"),
+        pytest.param("hf", "requests take turns", marks=pytest.mark.slow),
+    ],
 )
 def test_the_banner_comes_once_with_the_figures(
     engine: str, said: str, text_pair: list[str], prompt_file: Path, capsys: Capture

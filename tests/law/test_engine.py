@@ -448,7 +448,9 @@ class RecordedDrafts(PooledDrafts):
         return rows
 
 
-@pytest.mark.parametrize(("which", "seed"), [(2, 0), (2, 1), (3, 2)])
+@pytest.mark.parametrize(
+    ("which", "seed"), [(2, 0), pytest.param(2, 1, marks=pytest.mark.slow), (3, 2)]
+)
 def test_the_drafter_sees_what_it_would_see_alone(which: int, seed: int) -> None:
     """L01, P04: the target hides a drafter's wrong context, so the drafts themselves are compared.
 

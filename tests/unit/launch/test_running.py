@@ -164,8 +164,8 @@ def test_never_healthy_is_ended_after_the_timeout(mode: str) -> None:
     """Also one that ignores SIGTERM."""
     plan = fake_plan(mode, wait=1000)
     told = Told()
-    with pytest.raises(EngineFault, match=r"after 1 s \(--timeout\) and was ended") as raised:
-        run(plan, told, timeout=1.0, grace=0.5)
+    with pytest.raises(EngineFault, match=r"after 3 s \(--timeout\) and was ended") as raised:
+        run(plan, told, timeout=3.0, grace=1.0)
     assert "got SIGTERM" in str(raised.value)
     with socket.create_server(("127.0.0.1", plan.port)):
         pass  # nothing holds it any more

@@ -95,6 +95,7 @@ print(counts[0])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted in /proc")
 def test_no_workers_of_loading_are_left_beside_those_of_the_engine() -> None:
     """Two sets of OpenMP workers on two cores cost a third of the speed."""

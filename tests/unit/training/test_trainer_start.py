@@ -66,7 +66,7 @@ def overfit(folder: Path, count: int) -> None:
     assert (real.stats.steps, real.stats.tokens) == (stats.steps, stats.tokens)
 
 
-@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("count", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_overfitting_reaches_the_whole_block(tmp_path: Path, count: int) -> None:
     overfit(tmp_path, count)
 
