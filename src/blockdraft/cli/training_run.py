@@ -90,6 +90,8 @@ def _train(
     check_can_go_on(config, folder, ranks)
     watch.say("loading target and answers")
     training = prepare(config, ranks.device, watch.say)
+    # Looked up before hours of training: at its end the hub may be out of reach.
+    tokenizer = _tokenizer(config) if ranks.is_main else None
     for line in describe_data(training):
         watch.say(line)
     trainer = Trainer(training, config, folder, ranks=ranks, watch=watch)
@@ -111,7 +113,7 @@ def _train(
     if ranks.is_main:
         measured: dict[str, float] = {}
         if result.stopped_by is None:
-            measured = _export(args, config, trainer, training, folder)
+            measured = _export(args, config, trainer, training, folder, tokenizer)
         _tell_end(args, folder, result, measured, watch)
     barrier(ranks)
     return 130 if result.stopped_by == signal.SIGINT.name else 0
@@ -147,7 +149,12 @@ def describe_data(training: Training) -> list[str]:
 
 
 def _export(
-    args: Namespace, config: RunConfig, trainer: Trainer, training: Training, folder: Path
+    args: Namespace,
+    config: RunConfig,
+    trainer: Trainer,
+    training: Training,
+    folder: Path,
+    tokenizer: Mapping[str, object] | None,
 ) -> dict[str, float]:
     """Write the best drafter of the run; returns what was measured of it."""
     step, tensors = trainer.best_weights()
@@ -159,7 +166,7 @@ def _export(
         steps=step,
         command=_command(args),
         machine=describe_hardware(trainer.device.type)._asdict(),
-        tokenizer=_tokenizer(config),
+        tokenizer=tokenizer,
     )
     made = TrainedDrafter(
         config=training.drafter.config,

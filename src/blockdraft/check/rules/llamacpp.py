@@ -9,7 +9,7 @@ from blockdraft.check.masks import llamacpp_masks
 from blockdraft.check.rules.parts import (
     causality_reading,
     has_biases,
-    taps_last_layer,
+    last_layer_tapped,
     window_reading,
 )
 from blockdraft.check.targets import LLAMACPP, called, family
@@ -31,12 +31,11 @@ def target_aborts(pair: PairFacts) -> Verdict | None:
 
 
 def last_layer(pair: PairFacts) -> Verdict | None:
-    layer = taps_last_layer(pair)
-    if layer is None or family(pair.target) in LAST_LAYER_FAMILIES:
+    if family(pair.target) in LAST_LAYER_FAMILIES:
         return None
-    return Verdict(
-        f"The last layer ({layer}) is tapped: llama.cpp b11549 aborts the whole process "
-        '(GGML_ASSERT "layer input tensor is null").',
+    return last_layer_tapped(
+        pair,
+        'llama.cpp b11549 aborts the whole process (GGML_ASSERT "layer input tensor is null").',
         "Train without tapping the last layer.",
     )
 

@@ -8,11 +8,11 @@ from blockdraft.check.findings import Rule, Verdict
 from blockdraft.check.masks import openvino_masks
 from blockdraft.check.rules.parts import (
     causality_reading,
-    extra_head,
-    has_own_head,
-    has_reduced_vocabulary,
+    last_layer_tapped,
     needs_published_folder,
-    taps_last_layer,
+    other_head_unknown,
+    own_head_replaced,
+    reduction_left_out,
     window_reading,
 )
 
@@ -43,19 +43,12 @@ def model_type_refused(pair: PairFacts) -> Verdict | None:
 
 
 def own_head_ignored(pair: PairFacts) -> Verdict | None:
-    if not has_own_head(pair):
-        return None
-    return Verdict(
-        "The drafter has an LM head of its own; OpenVINO GenAI 2026.4.1 grafts the target's onto "
-        "it, so drafts come from a head that was not trained with it.",
-        "Train without a head of its own, or serve with vLLM.",
-    )
+    return own_head_replaced(pair, "; OpenVINO GenAI 2026.4.1 grafts the target's onto it, so")
 
 
 def reduced_ignored(pair: PairFacts) -> Verdict | None:
-    if not has_reduced_vocabulary(pair) or has_own_head(pair):
-        return None
-    return Verdict(
+    return reduction_left_out(
+        pair,
         "OpenVINO GenAI 2026.4.1 drafts with the target's whole head: the reduced vocabulary (d2t) "
         "is left out, which is right but slower.",
         "Run `blockdraft export --format hf`, which leaves the map out.",
@@ -63,14 +56,7 @@ def reduced_ignored(pair: PairFacts) -> Verdict | None:
 
 
 def other_heads(pair: PairFacts) -> Verdict | None:
-    extra = extra_head(pair)
-    if extra is None:
-        return None
-    return Verdict(
-        f"{extra[0].upper()}{extra[1:]} belongs to a kind of drafter that OpenVINO GenAI 2026.4.1 "
-        "does not run.",
-        "Use a plain DFlash drafter.",
-    )
+    return other_head_unknown(pair, "OpenVINO GenAI 2026.4.1")
 
 
 def other_layout(pair: PairFacts) -> Verdict | None:
@@ -96,12 +82,10 @@ def samples(pair: PairFacts) -> Verdict | None:
 
 
 def last_layer(pair: PairFacts) -> Verdict | None:
-    layer = taps_last_layer(pair)
-    if layer is None:
-        return None
-    return Verdict(
-        f"The last layer ({layer}) is tapped: what the annotated hidden states of OpenVINO GenAI "
-        "2026.4.1 hold for it is not documented.",
+    return last_layer_tapped(
+        pair,
+        "what the annotated hidden states of OpenVINO GenAI 2026.4.1 hold for it is not "
+        "documented.",
         "Compare acceptance before relying on it, or train without the last layer.",
     )
 

@@ -93,6 +93,44 @@ def extra_head(pair: PairFacts) -> str | None:
     return f"architecture {other[0]}" if other else None
 
 
+def last_layer_tapped(pair: PairFacts, happens: str, remedy: str) -> Verdict | None:
+    """The verdict where the target's last layer is tapped; `happens` goes on after saying so."""
+    layer = taps_last_layer(pair)
+    if layer is None:
+        return None
+    return Verdict(f"The last layer ({layer}) is tapped: {happens}", remedy)
+
+
+def own_head_replaced(pair: PairFacts, how: str) -> Verdict | None:
+    """The verdict for engines that draft with the target's head; `how` says what they do."""
+    if not has_own_head(pair):
+        return None
+    return Verdict(
+        f"The drafter has an LM head of its own{how} drafts come from a head that was not trained "
+        "with it.",
+        "Train without a head of its own, or serve with vLLM.",
+    )
+
+
+def reduction_left_out(pair: PairFacts, happens: str, remedy: str) -> Verdict | None:
+    """The verdict for engines that draft with the target's whole head instead of its rows."""
+    if not has_reduced_vocabulary(pair) or has_own_head(pair):
+        return None
+    return Verdict(happens, remedy)
+
+
+def other_head_unknown(pair: PairFacts, engine: str, happens: str = "") -> Verdict | None:
+    """The verdict for engines that run plain DFlash only; `happens` goes on after saying so."""
+    extra = extra_head(pair)
+    if extra is None:
+        return None
+    return Verdict(
+        f"{extra[0].upper()}{extra[1:]} belongs to a kind of drafter that {engine} does not run"
+        f"{happens}.",
+        "Use a plain DFlash drafter.",
+    )
+
+
 def uneven_keys(pair: PairFacts) -> str | None:
     """A layer whose keys have another size than those of the first."""
     drafter = pair.drafter

@@ -13,8 +13,10 @@ from blockdraft.check.rules.parts import (
     extra_head,
     has_own_head,
     has_reduced_vocabulary,
+    last_layer_tapped,
     needs_published_folder,
-    taps_last_layer,
+    own_head_replaced,
+    reduction_left_out,
     window_reading,
 )
 from blockdraft.check.targets import SGLANG, called, family
@@ -45,12 +47,10 @@ def architecture_unknown(pair: PairFacts) -> Verdict | None:
 
 
 def last_layer(pair: PairFacts) -> Verdict | None:
-    layer = taps_last_layer(pair)
-    if layer is None:
-        return None
-    return Verdict(
-        f"The last layer ({layer}) is tapped: SGLang 0.5.23 captures what goes into the next "
-        "layer, and there is none, so the feature never comes.",
+    return last_layer_tapped(
+        pair,
+        "SGLang 0.5.23 captures what goes into the next layer, and there is none, so the feature "
+        "never comes.",
         "Train without tapping the last layer.",
     )
 
@@ -60,12 +60,10 @@ def other_layout(pair: PairFacts) -> Verdict | None:
 
 
 def own_head_ignored(pair: PairFacts) -> Verdict | None:
-    if not has_own_head(pair) or has_reduced_vocabulary(pair):
+    if has_reduced_vocabulary(pair):
         return None
-    return Verdict(
-        "The drafter has an LM head of its own, which SGLang 0.5.23 skips silently and replaces by "
-        "the target's: drafts come from a head that was not trained with it.",
-        "Train without a head of its own, or serve with vLLM.",
+    return own_head_replaced(
+        pair, ", which SGLang 0.5.23 skips silently and replaces by the target's:"
     )
 
 
@@ -80,9 +78,8 @@ def reduced_with_head(pair: PairFacts) -> Verdict | None:
 
 
 def reduced_ignored(pair: PairFacts) -> Verdict | None:
-    if not has_reduced_vocabulary(pair) or has_own_head(pair):
-        return None
-    return Verdict(
+    return reduction_left_out(
+        pair,
         "SGLang 0.5.23 ignores the reduced vocabulary (d2t) and drafts with the target's whole "
         "head, which is right but slower.",
         "Nothing; `blockdraft export --format hf` leaves the map out.",

@@ -8,11 +8,11 @@ from blockdraft.check.findings import Rule, Verdict
 from blockdraft.check.masks import trtllm_masks
 from blockdraft.check.rules.parts import (
     causality_reading,
-    extra_head,
-    has_own_head,
-    has_reduced_vocabulary,
+    last_layer_tapped,
     needs_published_folder,
-    taps_last_layer,
+    other_head_unknown,
+    own_head_replaced,
+    reduction_left_out,
     uneven_keys,
 )
 from blockdraft.check.targets import TRTLLM, called, family
@@ -73,19 +73,12 @@ def uneven_layers(pair: PairFacts) -> Verdict | None:
 
 
 def own_head_ignored(pair: PairFacts) -> Verdict | None:
-    if not has_own_head(pair):
-        return None
-    return Verdict(
-        "The drafter has an LM head of its own; TensorRT-LLM 1.3.0rc always takes the target's, so "
-        "drafts come from a head that was not trained with it.",
-        "Train without a head of its own, or serve with vLLM.",
-    )
+    return own_head_replaced(pair, "; TensorRT-LLM 1.3.0rc always takes the target's, so")
 
 
 def reduced_ignored(pair: PairFacts) -> Verdict | None:
-    if not has_reduced_vocabulary(pair) or has_own_head(pair):
-        return None
-    return Verdict(
+    return reduction_left_out(
+        pair,
         "TensorRT-LLM 1.3.0rc ignores the reduced vocabulary (d2t) and drafts with the target's "
         "whole head, which is right but slower.",
         "Nothing; `blockdraft export --format hf` leaves the map out.",
@@ -93,13 +86,8 @@ def reduced_ignored(pair: PairFacts) -> Verdict | None:
 
 
 def other_heads(pair: PairFacts) -> Verdict | None:
-    extra = extra_head(pair)
-    if extra is None:
-        return None
-    return Verdict(
-        f"{extra[0].upper()}{extra[1:]} belongs to a kind of drafter that TensorRT-LLM 1.3.0rc "
-        "does not run: it loads the known tensors only and accepts less.",
-        "Use a plain DFlash drafter.",
+    return other_head_unknown(
+        pair, "TensorRT-LLM 1.3.0rc", ": it loads the known tensors only and accepts less"
     )
 
 
@@ -112,12 +100,10 @@ def causality(pair: PairFacts) -> Verdict | None:
 
 
 def last_layer(pair: PairFacts) -> Verdict | None:
-    layer = taps_last_layer(pair)
-    if layer is None:
-        return None
-    return Verdict(
-        f"The last layer ({layer}) is tapped: it is not documented what TensorRT-LLM 1.3.0rc "
-        "delivers for it, its output or that of the final norm.",
+    return last_layer_tapped(
+        pair,
+        "it is not documented what TensorRT-LLM 1.3.0rc delivers for it, its output or that of the "
+        "final norm.",
         "Compare acceptance before relying on it, or train without the last layer.",
     )
 

@@ -11,7 +11,7 @@ from blockdraft.check.rules.parts import (
     extra_head,
     has_own_head,
     has_reduced_vocabulary,
-    taps_last_layer,
+    last_layer_tapped,
     uneven_keys,
 )
 from blockdraft.check.targets import VLLM, called, family
@@ -171,12 +171,9 @@ def rope_style(pair: PairFacts) -> Verdict | None:
 
 
 def last_layer(pair: PairFacts) -> Verdict | None:
-    layer = taps_last_layer(pair)
-    if layer is None:
-        return None
-    return Verdict(
-        f"The last layer ({layer}) is tapped: vLLM 0.32 captures it, releases before did not, and "
-        "the speculators converter drops it.",
+    return last_layer_tapped(
+        pair,
+        "vLLM 0.32 captures it, releases before did not, and the speculators converter drops it.",
         "Train without the last layer if other engines are to run the drafter.",
     )
 
