@@ -5,7 +5,7 @@ It decides neither what is sent (`wire.py`) nor when (`closed_loop.py`, `arrival
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -118,12 +118,22 @@ async def _converse(
             heard.failure = read_refusal(response.status_code, raw.decode("utf-8", "replace"))
             return
         if "event-stream" in response.headers.get("content-type", ""):
-            async for line in response.aiter_lines():
+            async for line in _lines(response):
                 _take_line(line, heard, clock())
         else:
             _take_whole((await response.aread()).decode("utf-8", "replace"), heard)
     if heard.failure is None and heard.finish_reason is None and not heard.is_done:
         heard.failure = Failure("broken off", "the stream ended before the answer did")
+
+
+async def _lines(response: "httpx.Response") -> AsyncIterator[str]:
+    """Ended by a line feed alone: httpx would end them at U+2028 inside an event too."""
+    rest = b""
+    async for data in response.aiter_bytes():
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            yield line.decode("utf-8", "replace").removesuffix("\r")
+    yield rest.decode("utf-8", "replace")
 
 
 def _take_line(line: str, heard: _Heard, now: float) -> None:

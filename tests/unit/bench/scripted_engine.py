@@ -68,6 +68,8 @@ class ScriptedEngine:
         self.tells_usage = True
         self.has_metrics = dialect != "plain"
         self.streams = True
+        self.first_text = "a"
+        self.line_end = b"\n"
         self.context = 1000
         self.delay = 0.0
         self.requests_until_death: int | None = None
@@ -248,7 +250,7 @@ def make_handler(engine: ScriptedEngine) -> type[BaseHTTPRequestHandler]:
             self.close_connection = True
             self.event({"choices": [{"index": 0, "delta": {"role": "assistant"}}]})
             time.sleep(engine.delay)
-            self.event(self.piece(body, "a", None))
+            self.event(self.piece(body, engine.first_text, None))
             for accepted in steps:
                 time.sleep(engine.delay)
                 if how == "hangs":
@@ -269,7 +271,8 @@ def make_handler(engine: ScriptedEngine) -> type[BaseHTTPRequestHandler]:
             return {"choices": [{"index": 0, "finish_reason": reason, **said}]}
 
         def event(self, document: Body) -> None:
-            self.wfile.write(b"data: " + json.dumps(document).encode() + b"\n\n")
+            text = json.dumps(document, ensure_ascii=False)
+            self.wfile.write(b"data: " + text.encode() + engine.line_end * 2)
 
         def die(self) -> None:
             self.close_connection = True

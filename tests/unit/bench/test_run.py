@@ -103,6 +103,15 @@ def test_tokens_are_the_servers_count_and_not_of_chunks(start: Start, prompts: P
         assert record.sent_s <= record.chunks_s[0] <= record.chunks_s[-1] <= record.end_s
 
 
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+def test_only_a_line_feed_ends_a_line(start: Start, prompts: Path, line_end: bytes) -> None:
+    """Engines send U+2028 and its kin as they are; str.splitlines would cut an event there."""
+    engine = start("vllm")
+    engine.first_text, engine.line_end = "\x85a\u2028b\u2029", line_end
+    level = measure(order_for(engine, prompts))
+    assert level.is_complete and level.num_failed == 0
+
+
 def test_times_are_those_of_the_script(start: Start, prompts: Path) -> None:
     engine = start("vllm")
     engine.delay = 0.02

@@ -18,13 +18,14 @@ from blockdraft.serving.limits import while_connected
 _LOGGER = logging.getLogger("blockdraft.serving")
 
 
+LINE_ENDS = {ord(character): f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"}
+"""Many clients end a line at these too (httpx does), so an event must not hold them unescaped."""
+
+
 def event(document: object) -> bytes:
-    """One event."""
-    return (
-        b"data: "
-        + json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
-        + (b"\n\n")
-    )
+    """One event, on one line whatever its reader takes for the end of a line."""
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    return b"data: " + text.translate(LINE_ENDS).encode() + b"\n\n"
 
 
 DONE = b"data: [DONE]\n\n"
