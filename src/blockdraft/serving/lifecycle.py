@@ -8,12 +8,12 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from socket import socket
 from types import FrameType
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from blockdraft.errors import Error
 from blockdraft.serving.log_lines import FIELDS
@@ -46,6 +46,13 @@ class Runner(Protocol):
     def stop(self) -> None: ...
 
 
+class End(NamedTuple):
+    """An exit code, and what the log's last line tells of the drain (None: there was none)."""
+
+    code: int
+    drained: Mapping[str, object] | None = None
+
+
 @dataclass(slots=True, eq=False)
 class Lifecycle:
     """Runs `server` on `bound` until a signal or the engine ends it.
@@ -70,11 +77,14 @@ class Lifecycle:
                 if not serving.done():
                     self.on_up()
                 cause = await self._wait(serving, asked_to_end)
-                code = await self._end(cause)
+                end = await self._end(cause)
             finally:
                 self.server.end(FLUSH_SECONDS)
                 await serving
-        return code
+        # Last, when no response is left that could still write its own line.
+        if end.drained is not None:
+            _LOGGER.info("drained", extra={FIELDS: end.drained})
+        return end.code
 
     async def _wait(
         self, serving: asyncio.Task[None], asked_to_end: asyncio.Event
@@ -96,17 +106,17 @@ class Lifecycle:
         finally:
             signaled.cancel()
 
-    async def _end(self, cause: Literal["signal", "engine", "http"]) -> int:
+    async def _end(self, cause: Literal["signal", "engine", "http"]) -> End:
         if cause == "http":
             _LOGGER.error("the HTTP server ended by itself")
-            return 1
+            return End(1)
         if cause == "engine":
             _LOGGER.critical("the engine is dead: telling clients, then ending with exit code 1")
             await asyncio.sleep(LAST_WORDS_SECONDS)
-            return 1
+            return End(1)
         return await self._drain()
 
-    async def _drain(self) -> int:
+    async def _drain(self) -> End:
         began = time.monotonic()
         _LOGGER.info(
             "stopping: new requests are refused, accepted ones get time to finish; a second "
@@ -119,8 +129,7 @@ class Lifecycle:
             _LOGGER.warning("the time to finish is over: requests that are left fail now")
         await asyncio.to_thread(self.runner.stop)
         seconds = round(time.monotonic() - began, 3)
-        _LOGGER.info("drained", extra={FIELDS: {"in_time": in_time, "seconds": seconds}})
-        return 1 if died else 0
+        return End(1 if died else 0, {"in_time": in_time, "seconds": seconds})
 
 
 async def _first(*tasks: asyncio.Task[None]) -> None:
