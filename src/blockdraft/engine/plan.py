@@ -57,6 +57,7 @@ class PrefillChunk:
 
     `is_last`: the request decodes from the next step on. `needs_token`: it is the last chunk of a
     request that has emitted nothing, so the logits of its last row decide the first token.
+    `was_decoded`: after a preemption, what the request itself had emitted; no chunk mixes both.
     """
 
     key: int
@@ -64,6 +65,7 @@ class PrefillChunk:
     count: int
     is_last: bool
     needs_token: bool
+    was_decoded: bool = False
 
 
 class Admission(NamedTuple):

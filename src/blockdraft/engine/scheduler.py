@@ -107,11 +107,15 @@ class Scheduler:
         chunks: list[PrefillChunk] = []
         admitted: list[Admission] = []
         for request in self._feeding(moves, admitted, may_admit=not preempted):
-            count = min(num_left, request.prefill_len - request.context_len)
-            is_last = request.context_len + count == request.prefill_len
+            start = request.context_len
+            was_decoded = start >= request.prompt_len
+            end = request.prefill_len if was_decoded else request.prompt_len
+            count = min(num_left, end - start)
+            is_last = start + count == request.prefill_len
             needs_token = is_last and not request.num_emitted
-            chunk = PrefillChunk(request.key, request.context_len, count, is_last, needs_token)
-            chunks.append(chunk)
+            chunks.append(
+                PrefillChunk(request.key, start, count, is_last, needs_token, was_decoded)
+            )
             num_left -= count
             if not num_left:
                 break

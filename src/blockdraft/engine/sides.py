@@ -21,7 +21,8 @@ class Feed:
 
     `base` is the first row of its extent. `parents` None is a chain; otherwise a tree, as in
     `TargetState.verify`. A prompt chunk is committed as it is fed; rows to be
-    verified stay pending until `TargetSide.commit`.
+    verified stay pending until `TargetSide.commit`. `was_decoded`: a prompt chunk of ids that the
+    request had emitted before it was preempted.
     """
 
     key: int
@@ -31,6 +32,7 @@ class Feed:
     is_prompt: bool
     wants_logits: bool
     parents: tuple[int, ...] | None = None
+    was_decoded: bool = False
 
 
 class PassResult(NamedTuple):

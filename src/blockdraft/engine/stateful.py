@@ -20,8 +20,19 @@ class StatefulTarget:
     can_copy = False
     can_batch = False
 
-    def __init__(self, target: TargetModel, taps: Sequence[int], bytes_per_token: int) -> None:
+    def __init__(
+        self,
+        target: TargetModel,
+        taps: Sequence[int],
+        bytes_per_token: int,
+        *,
+        decodes_again: bool = False,
+    ) -> None:
+        """`decodes_again`: ids that a preempted request had emitted are fed as it decodes, not as
+        a prompt, since some recurrent layers compute the two differently.
+        """
         self._target = target
+        self._decodes_again = decodes_again
         self._taps = tuple(taps)
         self._states: dict[int, TargetState] = {}
         self.bytes_per_token = bytes_per_token
@@ -37,7 +48,14 @@ class StatefulTarget:
                 self._states[feed.key] = self._target.open(self._taps)
             state = self._states[feed.key]
             ids = torch.tensor(feed.ids)
-            output = state.prefill(ids) if feed.is_prompt else state.verify(ids, feed.parents)
+            if feed.was_decoded and self._decodes_again:
+                assert not feed.wants_logits, "the next token of these ids is known"
+                output = state.verify(ids)
+                state.commit(range(len(feed.ids)))
+            elif feed.is_prompt:
+                output = state.prefill(ids)
+            else:
+                output = state.verify(ids, feed.parents)
             if feed.wants_logits:
                 logits.append(output.logits)
             if output.features is not None:

@@ -181,7 +181,13 @@ class Step:
         ids = tuple(known[chunk.start : chunk.start + chunk.count])
         base = scheduler.base(chunk.key)
         return Feed(
-            chunk.key, base, chunk.start, ids, is_prompt=True, wants_logits=chunk.needs_token
+            chunk.key,
+            base,
+            chunk.start,
+            ids,
+            is_prompt=True,
+            wants_logits=chunk.needs_token,
+            was_decoded=chunk.was_decoded,
         )
 
     def _block_feeds(self, plan: StepPlan, drafted: Drafted) -> Iterator[Feed]:
@@ -288,19 +294,20 @@ class Step:
     def _observe(self, plan: StepPlan, drafted: Drafted, tally: Tally, seconds: float) -> None:
         if not plan.decoding:
             return
-        self._parts.controller.observe_step(
-            StepOutcome(
-                decision=drafted.decision,
-                keys=tuple(tally.keys),
-                verify=tuple(tally.verify),
-                accepted=tuple(tally.accepted),
-                num_other_rows=sum(chunk.count for chunk in plan.prefill),
-                draft_seconds=drafted.seconds,
-                verify_seconds=seconds,
-                catch_up_seconds=drafted.catch_up_seconds,
-                drafter_failed=drafted.failed,
-            )
+        outcome = StepOutcome(
+            decision=drafted.decision,
+            keys=tuple(tally.keys),
+            verify=tuple(tally.verify),
+            accepted=tuple(tally.accepted),
+            num_other_rows=sum(chunk.count for chunk in plan.prefill),
+            draft_seconds=drafted.seconds,
+            verify_seconds=seconds,
+            catch_up_seconds=drafted.catch_up_seconds,
+            drafter_failed=drafted.failed,
         )
+        self._parts.controller.observe_step(outcome)
+        if self._parts.observe is not None:
+            self._parts.observe(outcome)
 
 
 def _verify(running: Running, block: DraftedBlock, part: Slice) -> tuple[int, ...]:

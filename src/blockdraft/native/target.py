@@ -23,7 +23,7 @@ from blockdraft.native.quantized import Quantize, quantized_linear
 from blockdraft.native.segments import Segment
 from blockdraft.native.tuning import Clock, fixed_kernel, measure_plan
 from blockdraft.native.weights import take_weights
-from blockdraft.target.hf import check_pass_width, read_spec
+from blockdraft.target.hf import check_pass_width
 from blockdraft.target.rows import (
     check_fed,
     check_pass_rows,
@@ -33,6 +33,7 @@ from blockdraft.target.rows import (
     resolve_parents,
 )
 from blockdraft.target.shape import read_shape
+from blockdraft.target.spec import read_spec
 from blockdraft.target.support import (
     trial_ids,
     try_invariance,
@@ -87,7 +88,7 @@ class NativeTarget:
         self.spec = read_spec(name, model)
         self.shape = read_shape(model.config)
         config = read_native_config(model.config)
-        *ids, _ = trial_ids(self.spec.vocab_size)
+        ids = trial_ids(self.spec.vocab_size)
         with torch.no_grad():
             device = model.get_parameter("lm_head.weight").device
             reference: Tensor = model(torch.tensor([ids], device=device)).logits[0].clone()

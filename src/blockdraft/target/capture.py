@@ -15,7 +15,15 @@ from torch.utils.hooks import RemovableHandle
 from blockdraft.errors import UnsupportedTarget
 
 # Where transformers models keep their decoder layers, seen from `model.base_model`.
-LAYER_PATHS = ("layers", "h", "decoder.layers", "blocks", "model.layers")
+LAYER_PATHS = (
+    "layers",
+    "language_model.layers",
+    "language_model.model.layers",
+    "h",
+    "decoder.layers",
+    "blocks",
+    "model.layers",
+)
 
 
 def find_decoder_layers(base_model: nn.Module, num_layers: int) -> nn.ModuleList:

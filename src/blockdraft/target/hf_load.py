@@ -4,17 +4,26 @@ Never runs code from a checkpoint and never fills in weights that are missing. `
 in this file because transformers is untyped.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from torch import nn
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoTokenizer,
+    PreTrainedModel,
+)
+from transformers.models.auto import modeling_auto
 
 from blockdraft.errors import CheckpointError
 from blockdraft.target.folder import is_harmless, read_json
 from blockdraft.target.quiet import first_line, quiet
+from blockdraft.target.renamed import known_type, read_config
 from blockdraft.target.text import TextCodec, Tokenizer
 
 # What transformers is known to raise for files it can't read; no common base class exists.
@@ -29,19 +38,22 @@ READ_ERRORS = (
     SafetensorError,
     StrictDataclassError,
 )
+TOWERS = ("visual", "vision_tower", "audio_tower")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
 
 
 def load_model(folder: Path, dtype: torch.dtype, attn: str | None) -> PreTrainedModel:
     """The model in `folder`, all of its weights read from there; CheckpointError otherwise."""
-    loader: Any = AutoModelForCausalLM
     model_type = read_json(folder / "config.json").get("model_type")
-    if isinstance(model_type, str) and model_type not in CONFIG_MAPPING:
+    known = known_type(model_type)
+    loader: Any = AutoModelForImageTextToText if is_wrapper(known) else AutoModelForCausalLM
+    if isinstance(model_type, str) and known is None:
         raise _unknown_type(folder, model_type)
     try:
         with quiet():
             model, report = loader.from_pretrained(
                 folder,
+                config=read_config(folder, revision=None, local_only=True),
                 dtype=dtype,
                 attn_implementation=attn,
                 use_safetensors=True,
@@ -71,7 +83,29 @@ def load_model(folder: Path, dtype: torch.dtype, attn: str | None) -> PreTrained
             f"{folder} has {len(unexpected)} weights that {type(model).__name__} does not use, the "
             f"first is {unexpected[0]}: its config.json is of another model, fetch both again"
         )
+    drop_towers(model)
     return cast(PreTrainedModel, model)
+
+
+def drop_towers(model: Any) -> None:
+    """Free the weights of a wrapper that look at images and listen: prompts are text."""
+    base: Any = model.base_model
+    for name in TOWERS if hasattr(base, "language_model") else ():
+        if isinstance(getattr(base, name, None), nn.Module):
+            setattr(base, name, None)
+
+
+def is_wrapper(model_type: object) -> bool:
+    """Whether transformers has this type as a vision-language model only.
+
+    Types that it also has as a causal language model are loaded as such, without their images.
+    """
+    names: Any = modeling_auto
+    causal, wrapped = (
+        cast("Mapping[object, object]", getattr(names, f"MODEL_FOR_{task}_MAPPING_NAMES"))
+        for task in ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT")
+    )
+    return model_type not in causal and model_type in wrapped
 
 
 def load_text(folder: Path, name: str) -> TextCodec | None:

@@ -3,7 +3,8 @@
 It owns no weights; all states of one target share the model and run one at a time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +15,9 @@ from blockdraft.decoding.interfaces import TargetOutput, TargetSpec
 from blockdraft.errors import UnsupportedTarget
 from blockdraft.target.capture import capture
 from blockdraft.target.hf_call import ModelCall
-from blockdraft.target.rollback import KVCache, drop_last, keep_rows
+from blockdraft.target.mixing import Mixers
+from blockdraft.target.recurrent import RecurrentStates
+from blockdraft.target.rollback import KVCache, cut_to, keep_rows, rows_held
 from blockdraft.target.rows import (
     check_fed,
     check_pass_rows,
@@ -36,8 +39,10 @@ PREFILL_PIECE_LEN = 512
 class HFParts:
     """What every state of one model shares.
 
+    `mixers`: the modules that write recurrent states; None = there are no such layers.
     `pass_width`: every verify pass is padded to this many rows, None = not at all.
-    `why_no_trees`: the reason for which tree passes are refused, None = they are not.
+    `why_no_trees`: the reason for which tree passes are refused, None = they are not; likewise
+    `why_no_taps`, for layers that can't be tapped.
     """
 
     call: ModelCall
@@ -45,20 +50,31 @@ class HFParts:
     spec: TargetSpec
     dtype: torch.dtype
     device: torch.device
+    mixers: Mixers | None = None
     pass_width: int | None = None
     why_no_trees: str | None = None
+    why_no_taps: str | None = None
 
 
 class HFState:
     """A TargetState on a `DynamicCache`.
 
     cache: [0, context_len) committed | [context_len, context_len + pending) rows of the last verify
+    Recurrent states have no rows: they are after the last one, and `commit` leads them back.
     """
 
     def __init__(self, parts: HFParts, taps: tuple[int, ...]) -> None:
         self._parts = parts
         self._taps = taps
+        self._start()
+
+    def _start(self) -> None:
+        """The memory of nothing."""
+        parts = self._parts
         self._cache: KVCache = parts.call.new_cache()
+        self._recurrent: RecurrentStates | None = None
+        if parts.mixers is not None:
+            self._recurrent = RecurrentStates(self._cache, parts.mixers)
         self._context_len = 0
         self._parents: tuple[int, ...] | None = None
 
@@ -68,8 +84,13 @@ class HFState:
 
     @property
     def cache_len(self) -> int:
-        """Tokens in the key/value cache, pending rows included; for tests and memory figures."""
-        return self._cache.get_seq_length()
+        """Tokens in the key/value cache, pending rows included; 0 where no layer keeps keys."""
+        return rows_held(self._cache)
+
+    @property
+    def recurrent_bytes(self) -> int:
+        """Bytes of the recurrent and convolution states, which every `verify` copies once."""
+        return 0 if self._recurrent is None else self._recurrent.num_bytes()
 
     def prefill(self, ids: Int[Tensor, " prompt"]) -> TargetOutput:
         """See TargetState. Raises RequestError for ids that can't be fed."""
@@ -77,8 +98,13 @@ class HFState:
         check_fed(ids, self._context_len, self._parts.spec)
         # The batch-invariant attention holds the scores of all rows at once, so it gets pieces.
         piece_len = ids.numel() if self._parts.pass_width is None else PREFILL_PIECE_LEN
-        outputs = [self._feed(piece, last_only=True) for piece in torch.split(ids, piece_len)]
-        self._context_len += ids.numel()
+        outputs: list[TargetOutput] = []
+        with self._whole_or_not_at_all():
+            for piece in torch.split(ids, piece_len):
+                outputs.append(self._feed_prompt(piece))
+                self._context_len += piece.numel()
+        if self._recurrent is not None:
+            self._recurrent.forget()
         features = [output.features for output in outputs if output.features is not None]
         return TargetOutput(outputs[-1].logits, torch.cat(features) if features else None)
 
@@ -93,12 +119,14 @@ class HFState:
         num_rows = ids.numel()
         resolved = resolve_parents(num_rows, parents)
         padded = self._pad(ids)
-        if is_chain(resolved):
-            output = self._feed(padded, position_ids=self._chain_positions(padded.numel()))
-        else:
-            output = self._feed_tree(padded, resolved)
-        drop_last(self._cache, padded.numel() - num_rows)
-        self._parents = resolved
+        recording = nullcontext() if self._recurrent is None else self._recurrent.recording()
+        with self._whole_or_not_at_all(), recording:
+            if is_chain(resolved):
+                output = self._feed(padded, position_ids=self._chain_positions(padded.numel()))
+            else:
+                output = self._feed_tree(padded, resolved)
+            cut_to(self._cache, self._context_len + num_rows)
+            self._parents = resolved
         features = None if output.features is None else output.features[:num_rows]
         return TargetOutput(output.logits[:num_rows], features)
 
@@ -107,8 +135,41 @@ class HFState:
         assert self._parents is not None, "commit without a verify"
         check_path(rows, self._parents)
         keep_rows(self._cache, self._context_len, rows)
+        if self._recurrent is not None:
+            self._recurrent.keep_first(len(rows), len(self._parents))
         self._context_len += len(rows)
         self._parents = None
+
+    @contextmanager
+    def _whole_or_not_at_all(self) -> Generator[None]:
+        """A pass that breaks off (Ctrl-C, no memory left) leaves the committed context as it was.
+
+        Some layers have its rows by then, others have not.
+        """
+        context_len = self._context_len
+        if self._recurrent is not None:
+            self._recurrent.save()
+        try:
+            yield
+        except BaseException:
+            if context_len == 0:
+                self._start()
+                raise
+            self._parents = None
+            self._context_len = context_len
+            cut_to(self._cache, context_len)
+            if self._recurrent is not None:
+                self._recurrent.put_back()
+            raise
+
+    def _feed_prompt(self, ids: Int[Tensor, " rows"]) -> TargetOutput:
+        mixers = self._parts.mixers
+        positions = self._own_positions(ids.numel())
+        if mixers is None or self._context_len == 0:
+            return self._feed(ids, last_only=True, position_ids=positions)
+        # Plain generation feeds the prompt in one piece, with whatever limits that has.
+        with mixers.in_prompt():
+            return self._feed(ids, last_only=True, position_ids=positions)
 
     def _feed(
         self,
@@ -155,5 +216,11 @@ class HFState:
         limit = self._parts.spec.max_context_len
         end = self._context_len + num_rows
         if limit is None or end <= limit or not self._parts.call.takes_positions:
-            return None
+            return self._own_positions(num_rows)
         return torch.arange(self._context_len, end).clamp_max(limit - 1)
+
+    def _own_positions(self, num_rows: int) -> Int[Tensor, " rows"] | None:
+        """None (the model counts itself), unless it must be told."""
+        if not self._parts.call.needs_positions:
+            return None
+        return torch.arange(self._context_len, self._context_len + num_rows)

@@ -1,14 +1,16 @@
 """Cutting a transformers key/value cache back to the rows that were accepted.
 
-It decides nothing: which rows stay is the caller's business, and whether a model's cache can be
-cut at all is checked in `support.py` when the model is loaded.
+It decides nothing: which rows stay is the caller's business, recurrent states are rolled back in
+`recurrent.py`, and whether a model can be rolled back at all is checked in `support.py` when the
+model is loaded.
 """
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
+from transformers.cache_utils import DynamicLayer, LinearAttentionLayer
 
 
 @runtime_checkable
@@ -17,6 +19,10 @@ class KVLayer(Protocol):
 
     keys: Tensor
     values: Tensor
+
+    def get_seq_length(self) -> int: ...
+
+    def crop(self, tokens_to_remove: int) -> None: ...
 
 
 @runtime_checkable
@@ -31,14 +37,27 @@ class KVCache(Protocol):
     def crop(self, tokens_to_remove: int) -> None: ...
 
 
-def drop_last(cache: KVCache, num_rows: int) -> None:
-    """Forget the last `num_rows` tokens of every layer.
+def rows_held(cache: KVCache) -> int:
+    """Tokens whose keys are in the cache, pending rows included; 0 when no layer keeps keys."""
+    return max((layer.get_seq_length() for layer in _key_layers(cache)), default=0)
 
+
+def cut_to(cache: KVCache, length: int) -> None:
+    """Forget what lies behind the first `length` tokens, in every layer that keeps keys.
+
+    Layers may hold different numbers of tokens, as after a pass that broke off between them.
     `crop` takes a negative count of tokens to remove in every transformers version we claim; its
     other spelling, a positive final length, was deprecated in 5.17 and is an error since 5.18.
     """
-    if num_rows > 0:
-        cache.crop(-num_rows)
+    for layer in _key_layers(cache):
+        excess = layer.get_seq_length() - length
+        if excess <= 0:
+            continue
+        if isinstance(layer, LinearAttentionLayer):
+            # Its own `crop` would also cut the convolution state and leave the recurrent one.
+            DynamicLayer.crop(cast(DynamicLayer, layer), -excess)
+        else:
+            layer.crop(-excess)
 
 
 def keep_rows(cache: KVCache, context_len: int, rows: Sequence[int]) -> None:
@@ -48,10 +67,19 @@ def keep_rows(cache: KVCache, context_len: int, rows: Sequence[int]) -> None:
     after:  [0, context_len) context | [context_len, context_len + len(rows)) the kept rows
     """
     if tuple(rows) == tuple(range(len(rows))):
-        drop_last(cache, cache.get_seq_length() - context_len - len(rows))
+        cut_to(cache, context_len + len(rows))
         return
     kept = torch.tensor([*range(context_len), *(context_len + row for row in rows)])
-    for layer in cache.layers:
+    for layer in _key_layers(cache):
         kept_here = kept.to(layer.keys.device)
         layer.keys = layer.keys.index_select(-2, kept_here)
         layer.values = layer.values.index_select(-2, kept_here)
+
+
+def _key_layers(cache: KVCache) -> list[KVLayer]:
+    """Without layers that are recurrent only, keep nothing, or were not used yet."""
+    return [
+        layer
+        for layer in cache.layers
+        if isinstance(layer, DynamicLayer) and cast("Tensor | None", layer.keys) is not None
+    ]

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -79,6 +79,7 @@ def test_prefill_in_one_piece_or_two_c09(family: Family) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=20)
 @given(kept=st.lists(st.integers(0, 8), min_size=1, max_size=4))
 def test_roll_back_is_exact_after_every_prefix(family: Family, kept: list[int]) -> None:
     """After any commits the state answers like one that never saw the rejected rows."""

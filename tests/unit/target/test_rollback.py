@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from blockdraft.target.hf_call import ModelCall
-from blockdraft.target.rollback import KVCache, drop_last, keep_rows
+from blockdraft.target.rollback import KVCache, cut_to, keep_rows
 from blockdraft.testing.tiny import tiny_model
 
 CALL = ModelCall(tiny_model("qwen3"))
@@ -34,10 +34,10 @@ def assert_rows(cache: KVCache, full: KVCache, rows: Sequence[int]) -> None:
 
 
 @pytest.mark.parametrize("num_dropped", [0, 1, 5, 9])
-def test_drop_last_counts_from_the_end(num_dropped: int) -> None:
-    """The count, never the final length: 5.17 takes both spellings, 5.24 this one only."""
+def test_cut_to_leaves_the_beginning(num_dropped: int) -> None:
+    """By a count, never a length: 5.17 takes both spellings, 5.24 this one only."""
     cache = filled(10)
-    drop_last(cache, num_dropped)
+    cut_to(cache, 10 - num_dropped)
     assert_rows(cache, filled(10), range(10 - num_dropped))
 
 
@@ -54,7 +54,7 @@ def test_keep_rows_is_a_gather(context_len: int, rows: list[int]) -> None:
 
 def test_a_cut_cache_grows_on_like_one_that_was_never_longer() -> None:
     cache = filled(10)
-    drop_last(cache, 4)
+    cut_to(cache, 6)
     logits = CALL(torch.tensor([70, 71]), cache)
     fresh = CALL.new_cache()
     CALL(torch.arange(1, 7), fresh)

@@ -1,6 +1,7 @@
 """Models that can't be rolled back are refused when they are loaded, with the reason (C05, C09)."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -18,7 +19,17 @@ from transformers import (
 from blockdraft.decoding.interfaces import TargetModel, TargetOutput
 from blockdraft.errors import CheckpointError, ConfigError, UnsupportedTarget
 from blockdraft.target.hf import HFTarget
-from blockdraft.target.support import trial_ids, try_attention, try_invariance, try_rollback
+from blockdraft.target.spec import context_limit
+from blockdraft.target.support import (
+    LEAST_TRIAL_LEN,
+    close_enough,
+    trial_ids,
+    trial_len,
+    trial_words,
+    try_attention,
+    try_invariance,
+    try_rollback,
+)
 from blockdraft.testing import ScriptedTarget, ToyRecurrentTarget, hashed_logits
 from blockdraft.testing.scripted import ScriptedState
 from blockdraft.testing.tiny import TinySize, tiny_model
@@ -36,12 +47,6 @@ SHAPE: dict[str, object] = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-LINEAR: dict[str, object] = {
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 2,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 8,
-}
 EXPERTS: dict[str, object] = {
     "num_experts": 4,
     "num_experts_per_tok": 2,
@@ -50,14 +55,9 @@ EXPERTS: dict[str, object] = {
 }
 
 REFUSED: list[tuple[str, dict[str, object], str]] = [
-    ("mamba", {"state_size": 8}, "recurrent state"),
-    ("mamba2", {"state_size": 8, "num_heads": 8, "n_groups": 2}, "recurrent state"),
-    ("qwen3_next", {**LINEAR, **EXPERTS}, "recurrent state"),
-    ("bamba", {"mamba_d_state": 8, "mamba_n_heads": 4, "mamba_d_head": 16}, "recurrent state"),
     ("recurrent_gemma", {"lru_width": 32, "attention_window_size": 8}, "recurrent state"),
     ("rwkv", {"attention_hidden_size": 32}, "recurrent state"),
-    ("lfm2", {"layer_types": ["conv", "full_attention"] * 2}, "LinearAttentionLayer"),
-    ("minimax", {"num_local_experts": 2}, "LinearAttentionLayer"),
+    ("minimax", {"num_local_experts": 2}, "lightning attention"),
     ("opt", {"ffn_dim": 64, "word_embed_proj_dim": 16}, "projects its embeddings"),
 ]
 
@@ -82,13 +82,6 @@ def test_encoder_decoders_are_refused() -> None:
     config = T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
     with pytest.raises(UnsupportedTarget, match="encoder-decoder"):
         HFTarget(T5ForConditionalGeneration(config))
-
-
-def test_multimodal_positions_are_refused() -> None:
-    model = tiny_model("qwen2")
-    model.config.rope_parameters = {"rope_type": "default", "mrope_section": [1, 1, 2]}
-    with pytest.raises(UnsupportedTarget, match="M-RoPE"):
-        HFTarget(model)
 
 
 FAMILIES_THAT_WORK = ["gpt2", "gpt_neox", "opt", "phi", "olmo2", "granite", "smollm3", "starcoder2"]
@@ -124,7 +117,7 @@ class LeakyState(ScriptedState):
 
 
 def reference_of(target: TargetModel) -> Tensor:
-    *ids, _ = trial_ids(target.spec.vocab_size)
+    ids = trial_ids(target.spec.vocab_size)
     return target.open().verify(torch.tensor(ids)).logits
 
 
@@ -168,8 +161,44 @@ def test_an_attention_that_does_not_fit_is_found() -> None:
 
 @pytest.mark.parametrize("vocab_size", [7, 8, 96, 50_000])
 def test_trial_ids_are_distinct_and_not_the_special_ones(vocab_size: int) -> None:
-    ids = trial_ids(vocab_size)
-    assert len(set(ids)) == 6 and min(ids) > 0 and max(ids) < vocab_size
+    words = trial_words(vocab_size)
+    assert len(set(words)) == 6 and min(words) > 0 and max(words) < vocab_size
+    ids = trial_ids(vocab_size, 60)
+    assert set(ids) == set(words[:5])
+    assert ids[:LEAST_TRIAL_LEN] == trial_ids(vocab_size)
+
+
+def test_the_trial_crosses_narrow_windows_and_fits_the_context() -> None:
+    assert trial_len(None, None) == trial_len(4096, 10**6) == LEAST_TRIAL_LEN
+    assert trial_len(40, None) == 45
+    assert trial_len(40, 20) == 20
+
+
+class ShortMemory(ScriptedState):
+    """Loses what lies more than six tokens back whenever rows are rejected, as windows may."""
+
+    def commit(self, rows: Sequence[int]) -> None:
+        super().commit(rows)
+        if not rows:
+            self.ids = self.ids[-6:]
+
+
+def test_the_trial_finds_a_window_that_is_cut_too_short() -> None:
+    target = ScriptedTarget(hashed_logits(16, seed=4), 16)
+    ids = torch.tensor(trial_ids(16, trial_len(7, None)))
+    reference = target.open().verify(ids).logits
+    with pytest.raises(UnsupportedTarget, match="leave traces"):
+        try_rollback("short", ShortMemory(target, ()), reference)
+
+
+def test_one_ill_conditioned_row_is_forgiven_in_16_bits_only() -> None:
+    expected = torch.randn(3, 16)
+    found = expected.clone()
+    found[1] *= -1
+    assert not close_enough(found, expected)
+    assert close_enough(found.bfloat16(), expected.bfloat16())
+    found[2] *= -1
+    assert not close_enough(found.bfloat16(), expected.bfloat16())
 
 
 class DriftingState(ScriptedState):
@@ -218,3 +247,14 @@ def test_long_rope_is_limited_to_its_first_table() -> None:
         "original_max_position_embeddings": 64,
     }
     assert HFTarget(model).spec.max_context_len == 64
+
+
+def test_long_rope_of_one_kind_of_layer_limits_the_model() -> None:
+    tables = {
+        "sliding_attention": {"rope_type": "default"},
+        "full_attention": {"rope_type": "longrope", "original_max_position_embeddings": 32},
+    }
+    config = SimpleNamespace(max_position_embeddings=256, rope_parameters=tables)
+    assert context_limit(config) == 32
+    assert context_limit(SimpleNamespace(max_position_embeddings=256)) == 256
+    assert context_limit(SimpleNamespace()) is None
