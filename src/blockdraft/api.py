@@ -13,6 +13,12 @@ import torch
 
 from blockdraft.builtin import builtin_drafter_path
 from blockdraft.checkpoint import load_dflash
+from blockdraft.checkpoint.default_drafter import (
+    drafter_text,
+    known_default,
+    local_id,
+    without_default,
+)
 from blockdraft.decoding import (
     Commit,
     Completion,
@@ -131,18 +137,30 @@ def load_drafter(
     return fast_drafter(target, drafter, takes=True)
 
 
-def choose_drafter(target: str, drafter: str | None) -> str:
-    """The drafter to use: the one given, or the built-in one of a built-in target.
+def choose_drafter(
+    target: str, drafter: str | None, *, revision: str | None = None, download: bool = False
+) -> str:
+    """The drafter to use: the one given, the built-in one, or the published one of a hub id.
 
-    Raises ConfigError where none is given and none is known.
+    A published one that is not in the hub's cache is returned with `download` only, so that nothing
+    large is fetched unasked; ConfigError says what it is and how large. ConfigError also where none
+    is known: one for a similar target is then suggested, never taken.
     """
     if drafter is not None:
         return drafter
     if builtin_drafter_path(target) is not None:
         return target
+    default = known_default(target)
+    if default is None:
+        raise ConfigError(without_default(target))
+    local = local_id(default.chosen, revision)
+    if local is not None:
+        return local
+    if download:
+        return default.chosen.id
     raise ConfigError(
-        f"no drafter is known for {target}: give a folder or hub id (--drafter), prompt-lookup, "
-        "or none for plain decoding"
+        f"{drafter_text(default.chosen)} is not on this machine: name it as the drafter (--drafter "
+        f"{default.chosen.id}) to download it, or give none for plain decoding"
     )
 
 

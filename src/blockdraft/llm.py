@@ -55,7 +55,8 @@ class LLM:
     """A target and a drafter, ready to answer lists of prompts.
 
     `target` is what `load_target` takes, or a loaded one; `drafter` what `load_drafter` takes, a
-    loaded drafter, or None for the built-in one of a built-in target. `width` is "auto" (never
+    loaded drafter, or None for the built-in one of a built-in target, or for the published one of a
+    hub id if it is in the hub's cache (nothing is downloaded unasked). `width` is "auto" (never
     slower than plain), "off" or "fixed:N", N with the anchor. `options` are for a target that is
     not loaded yet; the default takes the faster of float32 and bfloat16.
     """
