@@ -61,7 +61,12 @@ def test_tau_is_what_the_server_counted(url: str, prompt_file: Path, capsys: Cap
     argv = ["--endpoint", url, "--prompts", str(prompt_file), "--concurrency", "1", "3"]
     argv += ["--max-tokens", "40", "--ignore-eos", "--warmup", "0", "--json"]
     assert bench.run(parser.parse_args(argv)) == 0
-    levels = cast("list[Document]", json.loads(capsys.readouterr().out)["levels"])
+    document = cast(Document, json.loads(capsys.readouterr().out))
+    levels = cast("list[Document]", document["levels"])
+    figures = cast("list[Document]", document["figures"])
+    assert [one["tau"] for one in figures] == [
+        cast(Document, level["acceptance"])["tau"] for level in levels
+    ]
     sums = {"accepted": 0, "drafted": 0, "steps": 0}
     for level in levels:
         acceptance = cast(Document, level["acceptance"])

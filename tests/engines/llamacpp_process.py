@@ -69,6 +69,11 @@ class LlamaProcess:
     def __init__(self, address: str) -> None:
         self._netloc = urlsplit(address).netloc
 
+    @property
+    def url(self) -> str:
+        """Its root, for clients of their own."""
+        return f"http://{self._netloc}"
+
     def complete(self, prompt_ids: Sequence[int], max_new_tokens: int) -> LlamaAnswer:
         """Greedy, streamed, so that every step's counts are seen."""
         body = _request(prompt_ids, max_new_tokens) | {"stream": True, "timings_per_token": True}

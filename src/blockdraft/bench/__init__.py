@@ -1,26 +1,48 @@
-"""What an endpoint does under load: latency, throughput and acceptance of any OpenAI-like server.
+"""What a model does under load: latency, throughput and acceptance, in process or at an endpoint.
 
-Its contract: `Bench` measures levels of load and `bench_document` says what came out. It loads no
-model, prints nothing, and starts no server.
+Its contract: workloads (`read_workload`), measuring (`Bench` of an endpoint, `in_process` of a
+model that is loaded here) and what came out (`run_document`). It prints nothing and starts no
+server.
 """
 
 from blockdraft.bench.acceptance import Acceptance, SourceFigures
 from blockdraft.bench.config import Arrival, Endpoint, RequestSettings
+from blockdraft.bench.endpoint_run import EndpointPlan, check_baseline, endpoint_run, turns
+from blockdraft.bench.fields import ENDPOINT, IN_PROCESS, FieldRules
 from blockdraft.bench.latency import Speed, Spread, speed_of
+from blockdraft.bench.levels import LaneInfo, LevelResult
+from blockdraft.bench.prompt import Asks, BenchPrompt, Chat
 from blockdraft.bench.records import Failure, RequestRecord
-from blockdraft.bench.results import ResultsFolder, bench_document
+from blockdraft.bench.results import ResultsFolder, run_document
 from blockdraft.bench.run import Bench, BenchOrder, Level
-from blockdraft.bench.workload import BUILTIN, Workload, make_jobs, read_workload
+from blockdraft.bench.set_files import SETS
+from blockdraft.bench.workload import (
+    Workload,
+    WorkloadSource,
+    logged_arrival,
+    make_jobs,
+    read_workload,
+    workload_document,
+)
 
 __all__ = [
-    "BUILTIN",
+    "ENDPOINT",
+    "IN_PROCESS",
+    "SETS",
     "Acceptance",
     "Arrival",
+    "Asks",
     "Bench",
     "BenchOrder",
+    "BenchPrompt",
+    "Chat",
     "Endpoint",
+    "EndpointPlan",
     "Failure",
+    "FieldRules",
+    "LaneInfo",
     "Level",
+    "LevelResult",
     "RequestRecord",
     "RequestSettings",
     "ResultsFolder",
@@ -28,8 +50,14 @@ __all__ = [
     "Speed",
     "Spread",
     "Workload",
-    "bench_document",
+    "WorkloadSource",
+    "check_baseline",
+    "endpoint_run",
+    "logged_arrival",
     "make_jobs",
     "read_workload",
+    "run_document",
     "speed_of",
+    "turns",
+    "workload_document",
 ]

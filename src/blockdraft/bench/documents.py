@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import cast
 
 Document = Mapping[str, object]
+MOST = 2**53
+"""No engine counts further; larger numbers would overflow what is computed from them."""
 
 
 def parse_object(text: str) -> Document | None:
@@ -33,9 +35,9 @@ def object_in(document: Document | None, name: str) -> Document | None:
 
 
 def count_in(document: Document | None, name: str) -> int | None:
-    """A whole number of at least 0, also where it is written as 3.0."""
+    """A whole number from 0 to `MOST`, also where it is written as 3.0."""
     value = number_in(document, name)
-    return int(value) if value is not None and value >= 0 and value == int(value) else None
+    return int(value) if value is not None and 0 <= value <= MOST and value == int(value) else None
 
 
 def number_in(document: Document | None, name: str) -> float | None:
@@ -43,7 +45,11 @@ def number_in(document: Document | None, name: str) -> float | None:
     value = None if document is None else document.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if math.isfinite(value) else None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return None
+    return number if math.isfinite(number) else None
 
 
 def text_in(document: Document | None, name: str) -> str | None:
@@ -54,5 +60,5 @@ def text_in(document: Document | None, name: str) -> str | None:
 def counts_in(document: Document | None, name: str) -> tuple[int, ...] | None:
     """A list of whole numbers of at least 0, not empty."""
     values = as_list(None if document is None else document.get(name))
-    whole = [value for value in values if type(value) is int and value >= 0]
+    whole = [value for value in values if type(value) is int and 0 <= value <= MOST]
     return tuple(whole) if whole and len(whole) == len(values) else None

@@ -51,8 +51,8 @@ async def probe(client: "httpx.AsyncClient", endpoint: Endpoint, model: str | No
         reply = await client.get(url, timeout=PROBE_SECONDS)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise ConfigError(
-            f"{endpoint.url} does not answer ({named(error)}); start the server, or correct "
-            "--endpoint"
+            f"{endpoint.shown} does not answer ({named(error)}); start the server, or correct "
+            f"{endpoint.flag}"
         ) from error
     if reply.status_code in (401, 403):
         raise ConfigError(key_wanted(endpoint, reply.status_code))
@@ -70,17 +70,19 @@ async def probe(client: "httpx.AsyncClient", endpoint: Endpoint, model: str | No
 
 def key_wanted(endpoint: Endpoint, status: int) -> str:
     if endpoint.api_key is not None:
-        return f"{endpoint.url} refuses the key (status {status}); correct what --api-key-env names"
+        return (
+            f"{endpoint.shown} refuses the key (status {status}); correct what --api-key-env names"
+        )
     return (
-        f"{endpoint.url} wants a key (status {status}): put it in an environment variable and name "
-        "that with --api-key-env"
+        f"{endpoint.shown} wants a key (status {status}): put it in an environment variable and "
+        "name that with --api-key-env"
     )
 
 
 def wrong_path(endpoint: Endpoint, what: str) -> str:
     return (
-        f"{what}: no OpenAI interface is there; --endpoint is the server's root or ends with /v1, "
-        f"like http://127.0.0.1:8000, not {endpoint.url}"
+        f"{what}: no OpenAI interface is there; {endpoint.flag} is the server's root or ends with "
+        f"/v1, like http://127.0.0.1:8000, not {endpoint.shown}"
     )
 
 
@@ -122,7 +124,7 @@ def _choose(endpoint: Endpoint, served: Sequence[Served], model: str | None) -> 
         if len(served) != 1:
             names = ", ".join(one.name for one in served)
             what = f"serves several models: {names}" if served else "lists no models"
-            raise ConfigError(f"{endpoint.url} {what}; choose with --model")
+            raise ConfigError(f"{endpoint.shown} {what}; choose with --model")
         return Found(served[0].name, OWNERS.get(served[0].owner, "unknown"))
     if not served:
         return Found(model, "unknown")
@@ -130,4 +132,4 @@ def _choose(endpoint: Endpoint, served: Sequence[Served], model: str | None) -> 
         if one.name == model:
             return Found(model, OWNERS.get(one.owner, "unknown"))
     names = ", ".join(one.name for one in served)
-    raise ConfigError(f"{endpoint.url} serves no {model!r}, only {names}; correct --model")
+    raise ConfigError(f"{endpoint.shown} serves no {model!r}, only {names}; correct --model")

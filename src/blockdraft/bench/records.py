@@ -9,7 +9,9 @@ from typing import Literal, NamedTuple
 from blockdraft.bench.chunks import Usage
 from blockdraft.bench.response_fields import ResponseCounts
 
-FailureKind = Literal["refused", "prompt too long", "timeout", "no connection", "broken off"]
+FailureKind = Literal[
+    "refused", "prompt too long", "timeout", "no connection", "broken off", "failed"
+]
 
 
 class Failure(NamedTuple):
@@ -20,11 +22,24 @@ class Failure(NamedTuple):
     ends_run: bool = False
 
 
+class StepRecord(NamedTuple):
+    """One verification: tokens it committed, slots it judged, drafts it accepted, when it ended.
+
+    Where a stop ends an answer inside accepted drafts, the slots behind it are not judged.
+    """
+
+    committed: int
+    drafted: int
+    accepted: int
+    end_s: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:
     """Times are seconds since the level began. `chunks_s` are the times of chunks with text.
 
-    `first_s` is None where nothing came, or where the endpoint does not stream.
+    `first_s` is None where nothing came, or where the endpoint does not stream. `steps` (without
+    the prefill, which decides the first token) and `token_ids` are known in process only.
     """
 
     number: int
@@ -38,6 +53,8 @@ class RequestRecord:
     finish_reason: str | None
     counts: ResponseCounts | None
     failure: Failure | None
+    steps: tuple[StepRecord, ...] | None = None
+    token_ids: tuple[int, ...] | None = None
 
     @property
     def is_ok(self) -> bool:

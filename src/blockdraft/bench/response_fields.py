@@ -15,7 +15,7 @@ from blockdraft.bench.documents import (
     object_in,
 )
 
-ResponseSource = Literal["metrics.speculative_decoding", "meta_info", "timings"]
+ResponseSource = Literal["metrics.speculative_decoding", "meta_info", "timings", "engine"]
 
 
 class ResponseCounts(NamedTuple):

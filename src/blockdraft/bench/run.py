@@ -15,6 +15,7 @@ from blockdraft.bench.acceptance import Acceptance, MetricsRead, acceptance_of, 
 from blockdraft.bench.arrivals import arrival_times, run_arrivals
 from blockdraft.bench.closed_loop import OnRecord, run_closed_loop
 from blockdraft.bench.config import Arrival, Endpoint, RequestSettings
+from blockdraft.bench.levels import LevelResult
 from blockdraft.bench.probe import Found, fetch_metrics, key_wanted, probe, wrong_path
 from blockdraft.bench.records import Failure, RequestRecord
 from blockdraft.bench.stream import send_request
@@ -27,12 +28,16 @@ KEEPALIVE_SECONDS = 2.0
 SETTLE_TRIES = 3
 SETTLE_SECONDS = 0.3
 UNREAD = MetricsRead(None, "the engine's counters were not read, since the level has not ended")
+ENDPOINT_LANE = "endpoint"
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchOrder:
-    """Everything that a bench is asked to do. `num_requests` is for each level (see make_jobs)."""
+    """Everything that a bench is asked to do. `num_requests` is for each level (see make_jobs).
+
+    `lane` is what the endpoint is called beside others.
+    """
 
     endpoint: Endpoint
     settings: RequestSettings
@@ -40,6 +45,7 @@ class BenchOrder:
     model: str | None = None
     num_requests: int | None = None
     num_warm_ups: int = 1
+    lane: str = ENDPOINT_LANE
 
     def __post_init__(self) -> None:
         if self.num_warm_ups < 0:
@@ -50,6 +56,8 @@ class BenchOrder:
 class Level:
     """One arrival pattern; `records` grow by each request that ends, in that order."""
 
+    lane: str
+    repeat: int
     arrival: Arrival
     num_planned: int
     num_distinct: int
@@ -72,6 +80,20 @@ class Level:
         """The failure that made the rest not worth sending."""
         failures = (record.failure for record in self.records)
         return next((f for f in failures if f is not None and f.ends_run), None)
+
+    def result(self) -> LevelResult:
+        """What there is of it by now."""
+        return LevelResult(
+            lane=self.lane,
+            repeat=self.repeat,
+            arrival=self.arrival,
+            num_planned=self.num_planned,
+            num_distinct=self.num_distinct,
+            started=self.started,
+            records=tuple(self.records),
+            acceptance=self.acceptance,
+            is_complete=self.is_complete,
+        )
 
 
 class Bench:
@@ -123,11 +145,13 @@ class Bench:
                 raise ConfigError(self._refusal(record.failure))
         return self.found
 
-    def measure(self, arrival: Arrival, on_record: OnRecord) -> Level:
+    def measure(self, arrival: Arrival, on_record: OnRecord, *, repeat: int = 0) -> Level:
         """Send the workload once in this pattern. An interrupt leaves the level incomplete."""
         order = self.order
         jobs = make_jobs(order.workload.prompts, arrival, order.num_requests)
         level = Level(
+            lane=order.lane,
+            repeat=repeat,
             arrival=arrival,
             num_planned=len(jobs),
             num_distinct=min(len(jobs), len(order.workload.prompts)),
@@ -151,7 +175,7 @@ class Bench:
             self._run(run_closed_loop(jobs, arrival.concurrency, send, take))
         else:
             assert arrival.rate is not None
-            times = arrival_times(len(jobs), arrival.rate, order.settings.seed)
+            times = arrival.times or arrival_times(len(jobs), arrival.rate, order.settings.seed)
             self._run(run_arrivals(jobs, times, send, take))
         level.measured = self._settled(level, before)
         level.is_complete = len(level.records) == len(jobs)
@@ -192,6 +216,6 @@ class Bench:
         if status == "404" and self.found.model not in failure.message:
             return wrong_path(endpoint, f"the warm-up request has {failure.message}")
         return (
-            f"{endpoint.url} has no answer to the warm-up request ({failure.kind}): "
+            f"{endpoint.shown} has no answer to the warm-up request ({failure.kind}): "
             f"{failure.message}; correct what was asked, or leave it out with --warmup 0"
         )

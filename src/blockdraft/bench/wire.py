@@ -6,6 +6,7 @@ It opens no connection; replies are `chunks.py` and `response_fields.py`.
 from typing import Literal
 
 from blockdraft.bench.config import RequestSettings
+from blockdraft.bench.prompt import Chat
 from blockdraft.bench.workload import Job
 
 EngineName = Literal["blockdraft", "vllm", "sglang", "llamacpp", "trtllm", "unknown"]
@@ -29,30 +30,43 @@ need none: vLLM tells with --per-request-spec-decode-metrics, llama.cpp always.
 
 
 def request_path(job: Job, settings: RequestSettings) -> str:
-    is_chat = isinstance(job.prompt.content, str) and not settings.raw
-    return "chat/completions" if is_chat else "completions"
+    prompt = job.prompt
+    is_completion = prompt.raw or settings.raw or isinstance(prompt.content, tuple)
+    return "completions" if is_completion else "chat/completions"
 
 
 def request_body(
     job: Job, settings: RequestSettings, model: str, engine: EngineName
 ) -> dict[str, object]:
-    """The JSON of one request: streamed, with usage at the end."""
-    body: dict[str, object] = {"model": model}
-    content = job.prompt.content
-    if request_path(job, settings) == "chat/completions":
-        system = job.prompt.system
-        head = [] if system is None else [{"role": "system", "content": system}]
-        body["messages"] = [*head, {"role": "user", "content": content}]
-        if settings.template_args:
-            body["chat_template_kwargs"] = dict(settings.template_args)
-    else:
-        body["prompt"] = content if isinstance(content, str) else list(content)
-    body["max_tokens"] = settings.max_tokens
-    body["temperature"] = settings.temperature
-    if settings.temperature > 0:
-        body["seed"] = settings.seed + job.number
-    if settings.ignore_eos:
+    """The JSON of one request: streamed, with usage at the end; a row's own settings in it."""
+    asks = job.prompt.asks
+    merged = settings.of(asks)
+    body: dict[str, object] = {"model": model, **asks.fields, **_content(job, settings, merged)}
+    body["max_tokens"] = merged.max_tokens
+    body["temperature"] = merged.temperature
+    if merged.temperature > 0:
+        body["seed"] = settings.seed_of(asks, job.number)
+    if merged.ignore_eos:
         body["ignore_eos"] = True
     body["stream"] = True
     body["stream_options"] = {"include_usage": True}
     return body | ASKS.get(engine, {})
+
+
+def _content(job: Job, settings: RequestSettings, merged: RequestSettings) -> dict[str, object]:
+    content = job.prompt.content
+    if request_path(job, settings) == "completions":
+        assert not isinstance(content, Chat), "a chat was let through with --raw"
+        return {"prompt": content if isinstance(content, str) else list(content)}
+    asked: dict[str, object]
+    if isinstance(content, Chat):
+        asked = {"messages": [dict(message) for message in content.messages]}
+        if content.tools is not None:
+            asked["tools"] = [dict(tool) for tool in content.tools]
+    else:
+        system = job.prompt.system
+        head = [] if system is None else [{"role": "system", "content": system}]
+        asked = {"messages": [*head, {"role": "user", "content": content}]}
+    if merged.template_args:
+        asked["chat_template_kwargs"] = dict(merged.template_args)
+    return asked

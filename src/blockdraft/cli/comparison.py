@@ -7,12 +7,9 @@ from dataclasses import dataclass, replace
 
 from blockdraft.cli.pair import Pair
 from blockdraft.decoding import Completion, NoDrafter, SamplingParams, collect, decode
+from blockdraft.evaluation.difference import NEAR_TIE, first_unequal
 
-NEAR_TIE = {"float64": 1e-9, "float32": 1e-3, "bfloat16": 1.0}
-"""Top-two margins (in logits) under which rounding alone may turn a choice, by dtype.
-
-docs/losslessness.md says how they were measured.
-"""
+__all__ = ["NEAR_TIE", "Difference", "decode_reference", "find_difference", "first_unequal"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +55,6 @@ def find_difference(
         margin=margin,
         is_near_tie=params.is_greedy and margin < epsilon,
     )
-
-
-def first_unequal(plain: Completion, drafted: Completion) -> int | None:
-    """The first output position whose ids differ; the last one when only the endings do."""
-    if (plain.token_ids, plain.finish_reason) == (drafted.token_ids, drafted.finish_reason):
-        return None
-    pairs = zip(plain.token_ids, drafted.token_ids, strict=False)
-    unequal = (position for position, (left, right) in enumerate(pairs) if left != right)
-    shorter_len = min(len(plain.token_ids), len(drafted.token_ids))
-    return next(unequal, min(shorter_len, max(len(plain.token_ids), len(drafted.token_ids)) - 1))
 
 
 def _id_at(completion: Completion, position: int) -> int | None:

@@ -26,7 +26,7 @@ from blockdraft.engine.pooled import PooledDrafts, PooledTarget
 from blockdraft.engine.scheduler import Scheduler
 from blockdraft.engine.sides import DraftSide, TargetSide
 from blockdraft.engine.stateful import StatefulDrafts, StatefulTarget
-from blockdraft.engine.width import WidthController
+from blockdraft.engine.width import StepOutcome, WidthController
 from blockdraft.errors import ConfigError
 from blockdraft.native.drafting import PackedDrafter
 from blockdraft.native.target import NativeTarget
@@ -52,6 +52,7 @@ class BuiltEngine:
     engine: Engine
     capacity: Capacity
     batches: bool
+    sides: "Sides"
 
     @property
     def banner(self) -> str:
@@ -85,16 +86,17 @@ def build_engine(
     *,
     decode_text: DecodeText | None = None,
     report: Report | None = None,
+    observe: Callable[[StepOutcome], None] | None = None,
 ) -> BuiltEngine:
     """An engine over loaded models. Raises ConfigError when memory or settings don't allow it.
 
-    `report` gets a line when costs have to be measured first.
+    `report` gets a line when costs have to be measured first, `observe` every step that decoded.
     """
     config = config or EngineConfig()
     drafter = fast_drafter(target, drafter)
     speculates = drafter.block_size > 1 and config.width.kind != "off"
     block_size = drafter.block_size if speculates else 1
-    _check_pass_rows(_pass_rows(target), min(block_size, config.width.width or block_size))
+    _check_pass_rows(pass_rows(target), min(block_size, config.width.width or block_size))
     pooled = isinstance(target, NativeTarget) and target.batch_invariant is None
     capacity = plan_capacity(
         config,
@@ -125,9 +127,10 @@ def build_engine(
             controller=WidthController(config.width, block_size, costs),
             alarm=AcceptanceAlarm(_recorded_tau(config, drafter), block_size),
             decode_text=decode_text,
+            observe=observe,
         )
     )
-    return BuiltEngine(engine, capacity, sides.target.can_batch)
+    return BuiltEngine(engine, capacity, sides.target.can_batch, sides)
 
 
 class Sides(NamedTuple):
@@ -157,7 +160,12 @@ def _make_sides(
                 target.model, capacity.num_rows, taps, compiled=compiled
             )
         else:
-            side = StatefulTarget(target, taps, capacity.target_bytes_per_token)
+            side = StatefulTarget(
+                target,
+                taps,
+                capacity.target_bytes_per_token,
+                decodes_again=isinstance(target, HFTarget) and target.traits.recurrent,
+            )
         if drafter is None:
             return Sides(side, None)
         if pooled and isinstance(drafter, PackedDrafter):
@@ -170,7 +178,7 @@ def _make_sides(
         ) from error
 
 
-def _pass_rows(target: LoadedTarget) -> int | None:
+def pass_rows(target: LoadedTarget) -> int | None:
     """The rows that every verification is padded to, where passes are batch-invariant."""
     return target.batch_invariant if isinstance(target, NativeTarget | HFTarget) else None
 
@@ -209,7 +217,7 @@ def _recorded_tau(config: EngineConfig, drafter: Drafter) -> float | None:
     return drafter.recorded_tau if isinstance(drafter, DFlashDrafter) else None
 
 
-def _clock_for(device: torch.device) -> Callable[[], float]:
+def clock_for(device: torch.device) -> Callable[[], float]:
     """A clock that waits until the device has done what was asked of it."""
     if device.type != "cuda":
         return time.perf_counter
@@ -241,7 +249,7 @@ def _known_costs(
         "kind": type(sides.target).__name__,
         "dtype": str(target.dtype),
         "device": str(target.device),
-        "pass_rows": str(_pass_rows(target)),
+        "pass_rows": str(pass_rows(target)),
         "quantize": str(target.quantize if isinstance(target, NativeTarget) else None),
         "drafter": f"{type(drafter).__name__} {drafter.block_size} {_shape(drafter)}",
         "compiled": str(compiled),
@@ -265,11 +273,11 @@ def _known_costs(
             num_slots=capacity.slots,
             num_rows=capacity.num_rows,
             max_context=capacity.max_context,
-            pass_rows=_pass_rows(target),
+            pass_rows=pass_rows(target),
         ),
         feature_size=len(drafter.taps) * target.spec.hidden_size,
         dtype=target.dtype,
-        clock=_clock_for(target.device),
+        clock=clock_for(target.device),
     )
     write_costs(path, costs)
     return costs

@@ -23,7 +23,7 @@ from blockdraft.engine.running import Event, Failed, Running
 from blockdraft.engine.scheduler import Scheduler
 from blockdraft.engine.sides import DraftSide, TargetSide
 from blockdraft.engine.step import Step
-from blockdraft.engine.width import WidthController
+from blockdraft.engine.width import StepOutcome, WidthController
 from blockdraft.errors import EngineFault, RequestError
 
 _LOGGER = logging.getLogger("blockdraft")
@@ -34,6 +34,7 @@ class EngineParts:
     """What an engine is made of. `drafts` None: plain decoding, nothing is tapped.
 
     `reuses`: whether prefixes are, so that what the drafter lacks at the end is worth computing.
+    `observe` is told of every step that decoded, as the width control is.
     """
 
     spec: TargetSpec
@@ -45,6 +46,7 @@ class EngineParts:
     reuses: bool = True
     decode_text: DecodeText | None = None
     clock: Callable[[], float] = time.perf_counter
+    observe: Callable[[StepOutcome], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

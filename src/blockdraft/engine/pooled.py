@@ -3,10 +3,11 @@
 Target and drafter use the same row numbers, so one extent holds a request in both pools.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
+from blockdraft.decoding.interfaces import Draft
 from blockdraft.engine.extents import Move
 from blockdraft.engine.sides import DraftRequest, DraftRows, Extension, Feed, PassResult
 from blockdraft.native.drafting import PackedDrafter
@@ -116,19 +117,16 @@ class PooledDrafts:
             joined = features[0] if len(features) == 1 else torch.cat(features)
             self._packed.project(joined, positions, rows, self._pool)
 
-    def draft(self, requests: Sequence[DraftRequest]) -> DraftRows:
+    def draft(self, requests: Sequence[DraftRequest]) -> DraftRows | list[Draft]:
         """One pass for each width that occurs (a drafter's position limit may cut some)."""
         drafter = self._packed.drafter
         widths = [drafter.usable_width(r.context_len, r.width) for r in requests]
+        if self._packed.has_selector:
+            return self._lattices(requests, widths)
         slots = tuple(max(0, width - 1) for width in widths)
         parts: dict[int, torch.Tensor] = {}
-        for width in dict.fromkeys(width for width in widths if width >= 2):
-            members = [i for i, own in enumerate(widths) if own == width]
-            logits = self._packed.draft(
-                [requests[i].anchor for i in members],
-                [Segment(requests[i].base, requests[i].context_len, width) for i in members],
-                self._pool,
-            )
+        for width, members in _by_width(widths):
+            logits = self._packed.draft(*_blocks(requests, members, width), self._pool)
             if len(members) == len(requests):
                 return DraftRows(logits, slots, drafter.draft_to_target)
             for rank, i in enumerate(members):
@@ -137,8 +135,31 @@ class PooledDrafts:
         logits = torch.cat(joined) if joined else drafter.no_draft().logits
         return DraftRows(logits, slots, drafter.draft_to_target)
 
+    def _lattices(self, requests: Sequence[DraftRequest], widths: Sequence[int]) -> list[Draft]:
+        """The drafts of a DFlash 2 drafter, each a lattice of its own."""
+        drafts: list[Draft] = [self._packed.drafter.no_draft() for _ in requests]
+        for width, members in _by_width(widths):
+            made = self._packed.draft_lattices(*_blocks(requests, members, width), self._pool)
+            for i, lattice in zip(members, made, strict=True):
+                drafts[i] = lattice
+        return drafts
+
     def forget(self, key: int) -> None:
         """Nothing to do: whoever gets the rows next overwrites them."""
+
+
+def _by_width(widths: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+    """Each width of at least 2, with the places where it stands."""
+    for width in dict.fromkeys(width for width in widths if width >= 2):
+        yield width, [i for i, own in enumerate(widths) if own == width]
+
+
+def _blocks(
+    requests: Sequence[DraftRequest], members: Sequence[int], width: int
+) -> tuple[list[int], list[Segment]]:
+    """Anchors and blocks of some requests."""
+    chosen = [requests[i] for i in members]
+    return [r.anchor for r in chosen], [Segment(r.base, r.context_len, width) for r in chosen]
 
 
 def _move(pool: TokenPool, moves: Sequence[Move]) -> None:

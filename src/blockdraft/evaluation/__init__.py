@@ -12,7 +12,13 @@ from blockdraft.evaluation.acceptance import (
 )
 from blockdraft.evaluation.answer import AnswerCount, DecodeSettings, Lane, decode_answer
 from blockdraft.evaluation.bootstrap import Interval
-from blockdraft.evaluation.prompts import EvalPrompt, EvalPrompts, read_eval_prompts
+from blockdraft.evaluation.prompts import (
+    EvalPrompt,
+    EvalPrompts,
+    read_eval_prompts,
+    read_prompt_row,
+    read_prompt_rows,
+)
 from blockdraft.evaluation.speed import (
     LaneAnswers,
     LaneTime,
@@ -41,6 +47,8 @@ __all__ = [
     "num_identical",
     "pool_answers",
     "read_eval_prompts",
+    "read_prompt_row",
+    "read_prompt_rows",
     "speedup",
     "time_of",
 ]

@@ -13,6 +13,7 @@ from blockdraft.decoding import AcceptanceStats
 
 NUM_DRAWS = 2000
 SEED = 0
+DRAWN_AT_ONCE = 1_000_000
 
 
 class Interval(NamedTuple):
@@ -39,10 +40,13 @@ def tau_interval(
     tokens = torch.tensor([s.tokens - s.requests for s in counted], dtype=torch.float64)
     steps = torch.tensor([s.steps for s in counted], dtype=torch.float64)
     generator = torch.Generator().manual_seed(seed)
-    taus = torch.empty(num_draws, dtype=torch.float64)
-    for draw in range(num_draws):
-        chosen = torch.randint(len(counted), (len(counted),), generator=generator)
-        taus[draw] = tokens[chosen].sum() / steps[chosen].sum()
+    draws: list[torch.Tensor] = []
+    at_once = max(1, DRAWN_AT_ONCE // len(counted))
+    for start in range(0, num_draws, at_once):
+        shape = (min(at_once, num_draws - start), len(counted))
+        chosen = torch.randint(len(counted), shape, generator=generator)
+        draws.append(tokens[chosen].sum(1) / steps[chosen].sum(1))
+    taus = torch.cat(draws)
     ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
     low, high = cast(list[float], taus.quantile(ends).tolist())
     return Interval(low, high)

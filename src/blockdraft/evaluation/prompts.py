@@ -5,10 +5,10 @@ It knows no tokenizer; the encoder of a prompt names the line through `EvalPromp
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from blockdraft.errors import ConfigError
 
@@ -44,21 +44,23 @@ class EvalPrompts:
         return f"{self.path}, line {prompt.line}"
 
 
+class PromptRows(NamedTuple):
+    """The rows of a JSON-lines file that are not blank, each with its line; SHA-256 of the file."""
+
+    sha256: str
+    rows: tuple[tuple[int, dict[str, object]], ...]
+
+
 def read_eval_prompts(path: Path) -> EvalPrompts:
     """The prompts of a JSON-lines file, at least one; lines end at a line feed only.
 
     Raises ConfigError that names the line and what is wrong with it.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"can't read prompts from {path}: {error.strerror}") from error
+    file = read_prompt_rows(path)
     found: dict[str, EvalPrompt] = {}
-    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        if not line.strip():
-            continue
+    for number, row in file.rows:
         where = f"{path}, line {number}"
-        prompt = _read_row(_parse_line(line, where), number, where)
+        prompt = read_prompt_row(row, number, where)
         if prompt.id in found:
             raise ConfigError(
                 f"{where}: id {prompt.id!r} was used in line {found[prompt.id].line}; "
@@ -67,8 +69,22 @@ def read_eval_prompts(path: Path) -> EvalPrompts:
         found[prompt.id] = prompt
     if not found:
         raise ConfigError(f"{path} holds no prompts; each line is {SHAPES}")
-    digest = hashlib.sha256(data).hexdigest()
-    return EvalPrompts(path=path, sha256=digest, prompts=tuple(found.values()))
+    return EvalPrompts(path=path, sha256=file.sha256, prompts=tuple(found.values()))
+
+
+def read_prompt_rows(path: Path) -> PromptRows:
+    """The objects of a JSON-lines file. Raises ConfigError that names a line that is none."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"can't read prompts from {path}: {error.strerror}") from error
+    lines = enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1)
+    rows = tuple(
+        (number, _parse_line(line, f"{path}, line {number}"))
+        for number, line in lines
+        if line.strip()
+    )
+    return PromptRows(hashlib.sha256(data).hexdigest(), rows)
 
 
 def _parse_line(line: bytes, where: str) -> dict[str, object]:
@@ -85,7 +101,8 @@ def _parse_line(line: bytes, where: str) -> dict[str, object]:
     return cast("dict[str, object]", value)
 
 
-def _read_row(row: dict[str, object], number: int, where: str) -> EvalPrompt:
+def read_prompt_row(row: Mapping[str, object], number: int, where: str) -> EvalPrompt:
+    """One row of the shapes above. Raises ConfigError that begins with `where`."""
     given = [name for name in READERS if name in row]
     if len(given) != 1:
         what = f"has {' and '.join(given)}" if given else "has no prompt"

@@ -6,7 +6,7 @@ It measures seconds of whole answers, prefills inside; acceptance is `acceptance
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from blockdraft.decoding import TargetModel
 from blockdraft.errors import ConfigError
@@ -20,6 +20,8 @@ from blockdraft.evaluation.answer import (
 )
 
 WARM_UP_TOKENS = 12
+
+T = TypeVar("T")
 
 LaneAnswers = Mapping[str, tuple[AnswerCount, ...]]
 """For each lane by name the answers in the order of the prompts; seconds are medians."""
@@ -86,7 +88,7 @@ def measure_speed(
     return {name: tuple(found) for name, found in answers.items()}
 
 
-def rotated(lanes: Sequence[Lane], turn: int) -> tuple[Lane, ...]:
+def rotated(lanes: Sequence[T], turn: int) -> tuple[T, ...]:
     """`lanes`, begun with another one at each turn."""
     first = turn % len(lanes)
     return (*lanes[first:], *lanes[:first])

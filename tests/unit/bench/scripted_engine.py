@@ -74,6 +74,7 @@ class ScriptedEngine:
         self.delay = 0.0
         self.requests_until_death: int | None = None
         self.broken: dict[str, str] = {}
+        self.lies: Body = {}
         self.bodies: list[Body] = []
         self.paths: list[str] = []
         self.counted = Counted()
@@ -144,6 +145,8 @@ class ScriptedEngine:
                 "completion_tokens": 1 + len(steps) + accepted,
                 "prompt_tokens_details": {"cached_tokens": 2},
             }
+        if self.lies:
+            return fields | self.lies
         if not self.tells_counts:
             return fields
         is_asked = body.get("blockdraft") == {"metrics": "summary"}

@@ -14,7 +14,7 @@ import pytest
 from scripted_engine import ScriptedEngine, steps_of
 
 from blockdraft.bench.latency import quantile
-from blockdraft.cli import bench
+from blockdraft.cli import bench_endpoint, workload_args
 from blockdraft.errors import ConfigError
 
 Start = Callable[[str], ScriptedEngine]
@@ -22,15 +22,26 @@ Capture = pytest.CaptureFixture[str]
 Document = dict[str, object]
 
 
-def run(engine: ScriptedEngine, *argv: str) -> int:
+def make_parser() -> ArgumentParser:
+    """The arguments of the command that an endpoint's bench reads."""
     parser = ArgumentParser()
-    bench.add_arguments(parser)
-    return bench.run(parser.parse_args(["--endpoint", engine.url, *argv]))
+    bench_endpoint.add_endpoint_args(parser)
+    workload_args.add_workload_args(parser)
+    workload_args.add_load_args(parser)
+    workload_args.add_request_args(parser)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--json", action="store_true")
+    return parser
+
+
+def run(engine: ScriptedEngine, *argv: str) -> int:
+    args = make_parser().parse_args(["--endpoint", engine.url, *argv])
+    return bench_endpoint.run_endpoint(args)
 
 
 def levels_of(text: str) -> list[Document]:
     document = cast(Document, json.loads(text))
-    assert (document["schema"], document["version"]) == ("blockdraft.bench", 1)
+    assert (document["schema"], document["version"]) == ("blockdraft.bench", 2)
     return cast("list[Document]", document["levels"])
 
 
@@ -45,6 +56,7 @@ def test_the_document_can_be_recomputed_from_its_records(
     printed = capsys.readouterr()
     assert "1 at once: 7 requests, 0 failed" in printed.err
     assert (out / "results.json").read_text() == printed.out
+    assert "<html" in (out / "report.html").read_text(), "the page for people"
     one, three = levels_of(printed.out)
     assert one["arrival"] == {"concurrency": 1, "rate": None} != three["arrival"]
     for level in (one, three):
@@ -107,8 +119,9 @@ def test_a_dead_server_leaves_a_part_and_code_1(
     requests = cast(Document, level["requests"])
     assert (requests["planned"], requests["answered"], requests["failed"]) == (7, 2, 2)
     assert cast(Document, level["acceptance"])["source"] == "timings"
-    assert [path.name for path in tmp_path.iterdir() if path.name != "prompts.jsonl"] == [
-        "results.json"
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "prompts.jsonl") == [
+        "report.html",
+        "results.json",
     ]
 
 
@@ -177,6 +190,13 @@ def test_mistakes_are_one_line(
         ((*file, "--warmup", "-1"), "--warmup is -1"),
         ((*file, "--raw", "--template-arg", "a=1"), "drop --template-arg"),
         ((*file, "--out", str(prompts)), "can't make --out"),
+        ((*file, "--raw", "--thinking", "on"), "drop --thinking"),
+        ((*file, "--thinking", "on", "--template-arg", "enable_thinking=1"), "give one of them"),
+        ((*file, "--arrivals", "logged"), 'line 1: no "timestamp" or "created"'),
+        ((*file, "--arrivals", "logged", "--requests", "3"), "drop --requests"),
+        (("--workload", "maths"), "no workload is called 'maths'"),
+        ((*file, "--column", "question"), "--column names a column"),
+        ((*file, "--split", "test"), "choose a part of a --dataset"),
     ]
     for argv, message in cases:
         with pytest.raises(ConfigError, match=message) as caught:
@@ -190,9 +210,56 @@ def test_mistakes_are_one_line(
 
 def test_keys_that_ask_nothing_are_told(start: Start, tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "set.jsonl"
-    path.write_text('{"prompt": "a", "answer": "4"}\n{"prompt": "b", "id": "x", "max_tokens": 9}\n')
-    assert run(start("vllm"), "--prompts", str(path)) == 0
-    assert f"note: {path}: ignored keys: answer, max_tokens" in capsys.readouterr().err
+    path.write_text('{"prompt": "a", "answer": "4"}\n{"prompt": "b", "id": "x", "level": 9}\n')
+    assert run(start("vllm"), "--prompts", str(path), "--json") == 0
+    printed = capsys.readouterr()
+    assert f"note: {path}: ignored keys: answer, level" in printed.err
+    document = cast(Document, json.loads(printed.out))
+    assert cast(Document, document["workload"])["ignored_keys"] == ["answer", "level"]
+
+
+def test_logged_requests_are_sent_as_they_were(
+    start: Start, tmp_path: Path, capsys: Capture
+) -> None:
+    """At their times, with their own settings; what the command says itself counts more."""
+    path = tmp_path / "log.jsonl"
+    rows = [
+        {
+            "custom_id": f"r{n}",
+            "created": 1000 + at,
+            "body": {
+                "model": "theirs",
+                "messages": [{"role": "user", "content": f"question {n}"}],
+                "max_tokens": 10 + n,
+                "temperature": 0.5,
+                "magic": 1,
+            },
+        }
+        for n, at in enumerate((0.0, 0.3, 0.1))
+    ]
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    engine = start("vllm")
+    argv = ["--prompts", str(path), "--arrivals", "logged", "--temperature", "0"]
+    with pytest.raises(ConfigError, match=r"line 1: the field 'magic' .*--ignore-fields magic"):
+        run(engine, *argv)
+    assert engine.bodies == []
+    argv += ["--ignore-fields", "magic", "--thinking", "off", "--json"]
+    assert run(engine, *argv) == 0
+    printed = capsys.readouterr()
+    assert "ignored keys: magic" in printed.err and "as logged, 6.67/s: 3 requests" in printed.err
+    asked = engine.bodies[1:]
+    assert [body["max_tokens"] for body in asked] == [10, 12, 11]
+    assert [body["temperature"] for body in asked] == [0.0] * 3
+    assert all(body["chat_template_kwargs"] == {"enable_thinking": False} for body in asked)
+    document = cast(Document, json.loads(printed.out))
+    assert cast(Document, document["settings"])["arrivals"] == "logged"
+    (level,) = levels_of(printed.out)
+    records = cast("list[dict[str, float]]", level["records"])
+    assert [record["id"] for record in records] == ["r0", "r2", "r1"]
+    for record, at in zip(records, (0.0, 0.1, 0.3), strict=True):
+        assert at - 0.02 <= record["sent_s"] <= at + 0.25
+    assert run(engine, *argv, "--max-tokens", "5") == 0
+    assert {body["max_tokens"] for body in engine.bodies[5:]} == {5}
 
 
 def test_a_full_disk_ends_nothing(
@@ -202,7 +269,7 @@ def test_a_full_disk_ends_nothing(
     capsys: Capture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bench, "SECONDS_BETWEEN_WRITES", 0.0)
+    monkeypatch.setattr(bench_endpoint, "SECONDS_BETWEEN_WRITES", 0.0)
     engine = start("vllm")
     out = tmp_path / "out"
     # A folder in the file's place, made once the run has begun: nothing can replace it.
@@ -242,6 +309,55 @@ def test_a_key_is_sent_and_shown_nowhere(
         run(engine, "--prompts", str(prompts), "--api-key-env", "MY_KEY")
 
 
+@pytest.mark.parametrize(
+    "lies",
+    [
+        {"usage": {"prompt_tokens": 10**400, "completion_tokens": 1e308}},
+        {"usage": {"prompt_tokens": -5, "completion_tokens": 0}},
+        {"timings": {"draft_n": 1, "draft_n_accepted": 900}},
+        {
+            "metrics": {
+                "speculative_decoding": {
+                    "num_spec_steps": 0,
+                    "num_draft_tokens": 3,
+                    "num_accepted_draft_tokens": 7,
+                    "acceptance_histogram": [10**400, 1],
+                }
+            }
+        },
+        {"choices": [{"meta_info": {"spec_verify_ct": 2, "spec_accept_length": -1e300}}]},
+    ],
+)
+def test_an_endpoint_that_lies_ends_nothing(
+    start: Start, prompts: Path, tmp_path: Path, capsys: Capture, lies: Document
+) -> None:
+    engine = start("plain")
+    engine.lies = lies
+    argv = ("--prompts", str(prompts), "--limit", "2", "--out", str(tmp_path), "--json")
+    assert run(engine, *argv) == 0
+    (level,) = levels_of(capsys.readouterr().out)
+    assert cast(Document, level["requests"])["answered"] == 2
+    assert (tmp_path / "report.html").exists()
+
+
+def test_the_command_is_kept_without_secrets(
+    start: Start, prompts: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    engine = start("vllm")
+    address = engine.url.replace("://", "://user:sesame@")
+    argv = ["--endpoint", address, "--prompts", str(prompts), "--limit", "2", "--json"]
+    monkeypatch.setattr("sys.argv", ["/some/where/blockdraft", "bench", *argv])
+    assert bench_endpoint.run_endpoint(make_parser().parse_args(argv)) == 0
+    printed = capsys.readouterr()
+    assert "sesame" not in printed.out + printed.err
+    conditions = cast(Document, json.loads(printed.out)["conditions"])
+    shown = engine.url.replace("://", "://***@")
+    assert conditions["url"] == shown
+    assert conditions["command"] == (
+        f"blockdraft bench --endpoint '{shown}' --prompts {prompts} --limit 2 --json"
+    )
+
+
 def key_paths(value: object, path: str = "") -> list[str]:
     """Every key with the keys around it, in order; of a list, those of its first entry."""
     if isinstance(value, list):
@@ -263,4 +379,7 @@ def test_the_document_is_the_documented_one(start: Start, prompts: Path, capsys:
     with prompts.open("a") as file:
         file.write('{"id": "long", "prompt": "' + "x" * 61 + '"}\n')
     assert run(engine, "--prompts", str(prompts), "--json") == 1
-    assert key_paths(json.loads(capsys.readouterr().out)) == key_paths(json.loads(block))
+    told, written = json.loads(capsys.readouterr().out), json.loads(block)
+    for document in (told, written):
+        assert document["answers"][0].pop("figures")  # each question has its own
+    assert key_paths(told) == key_paths(written)

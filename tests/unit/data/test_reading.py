@@ -103,12 +103,12 @@ class FakeDatasets(ModuleType):
 
     def __init__(self) -> None:
         super().__init__("datasets")
-        self.calls: list[tuple[str, str | None, str, bool]] = []
+        self.calls: list[tuple[str, str | None, str, bool, str | None]] = []
 
     def load_dataset(
-        self, path: str, name: str | None, *, split: str, streaming: bool
+        self, path: str, name: str | None, *, split: str, streaming: bool, revision: str | None
     ) -> Iterator[dict[str, object]]:
-        self.calls.append((path, name, split, streaming))
+        self.calls.append((path, name, split, streaming, revision))
         if split != "train":
             raise ValueError(f"Unknown split {split}.\nSecond line")
         return iter(ROWS)
@@ -123,7 +123,8 @@ def datasets(monkeypatch: pytest.MonkeyPatch) -> FakeDatasets:
 
 def test_a_data_set_is_streamed(datasets: FakeDatasets) -> None:
     assert read("hf:owner/name:main") == [RawRow(1, ROWS[0]), RawRow(2, ROWS[1])]
-    assert datasets.calls == [("owner/name", "main", "train", True)]
+    assert datasets.calls == [("owner/name", "main", "train", True, None)]
+    assert read("hf:owner/name@v1::train") and datasets.calls[-1][-1] == "v1"
 
 
 def test_what_the_library_says_is_passed_on(datasets: FakeDatasets) -> None:
@@ -132,25 +133,27 @@ def test_what_the_library_says_is_passed_on(datasets: FakeDatasets) -> None:
 
 
 def test_a_data_set_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ConfigError, match="pip install datasets"):
-        read("hf:owner/name")
+    # A folder of that name looks like a package without anything in it.
+    for found in (None, ModuleType("datasets")):
+        monkeypatch.setitem(sys.modules, "datasets", found)
+        with pytest.raises(ConfigError, match="pip install datasets"):
+            read("hf:owner/name")
 
 
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("hf:owner/name", ("owner/name", None, "train")),
-        ("hf:owner/name:main", ("owner/name", "main", "train")),
-        ("hf:owner/name::test", ("owner/name", None, "test")),
-        ("hf:owner/name:main:test", ("owner/name", "main", "test")),
+        ("hf:owner/name", ("owner/name", None, "train", None)),
+        ("hf:owner/name:main", ("owner/name", "main", "train", None)),
+        ("hf:owner/name::test", ("owner/name", None, "test", None)),
+        ("hf:owner/name@v1:main:test", ("owner/name", "main", "test", "v1")),
     ],
 )
-def test_names_of_data_sets(text: str, parts: tuple[str, str | None, str]) -> None:
+def test_names_of_data_sets(text: str, parts: tuple[str, str | None, str, str | None]) -> None:
     assert parse_hub_name(text) == parts
 
 
-@pytest.mark.parametrize("text", ["hf::main", "hf:a:b:c:d"])
+@pytest.mark.parametrize("text", ["hf::main", "hf:a:b:c:d", "hf:a/b@"])
 def test_wrong_names_of_data_sets(text: str) -> None:
     with pytest.raises(ConfigError, match="no data set"):
         parse_hub_name(text)
