@@ -9,10 +9,10 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import cast, get_args
+from typing import TypeVar, cast, get_args
 
 import pytest
 import torch
@@ -21,17 +21,21 @@ from torch import Tensor
 from blockdraft.decoding import Law, SamplingParams, decode
 from blockdraft.decoding.accept import draw, verify_point_mass, verify_sampled
 from blockdraft.decoding.chain import build_chain
-from blockdraft.decoding.interfaces import DraftLogits
+from blockdraft.decoding.interfaces import DraftLattice, DraftLogits
+from blockdraft.decoding.lattice import row_after
 from blockdraft.testing import ScriptedTarget, hashed_logits
 
 VOCAB, LENGTH = 5, 3
 PROMPT = (1, 3)
 STOP = 4
-NUM_TRIALS = 40_000
-NUM_LOOP_TRIALS = 20_000
+# Half as many of either show each of the wrong rules, at temperature 1, by p < 1e-10.
+NUM_TRIALS = 20_000
+NUM_LOOP_TRIALS = 10_000
 ALPHA = 1e-4
 TARGET_LOGITS = cache(hashed_logits(VOCAB, seed=3, scale=1.5))
+PATH_RULES = ("sampled path", "wrong: the law of another path")
 Path = tuple[int, ...]
+Key = TypeVar("Key", bound=Hashable)
 Simulation = Callable[[SamplingParams, int], list[Path]]
 
 SETTINGS = {
@@ -68,10 +72,33 @@ def drafter_logits(anchor_path: Path, slot: int) -> Tensor:
     return -TARGET_LOGITS((*PROMPT, *anchor_path)) * 0.7 + 0.3 * slot
 
 
+def drafter_lattice(anchor_path: Path, num_slots: int) -> DraftLattice:
+    """A bad drafter whose slots depend on the token before: three candidates, liked the more the
+    less the target likes them, with a twist for each that may stand before."""
+    rows = [drafter_logits(anchor_path, slot) for slot in range(num_slots)]
+    candidates = torch.stack([(row + 0.9 * torch.arange(VOCAB)).topk(3).indices for row in rows])
+    twist = torch.tensor([[0.0, 1.0, -1.0], [1.5, 0.0, -0.5], [-1.0, 0.5, 1.0]])
+    scores = torch.stack([row[ids] for row, ids in zip(rows, candidates, strict=True)])
+    return DraftLattice(candidates, scores[0], scores[1:, None] + twist)
+
+
 def processed(params: SamplingParams, path: Path, logits: Tensor, committed: Path) -> Tensor:
     chain = build_chain(params, PROMPT, (STOP,))
     chain.advance(committed)
     return chain.mask(logits, path[len(committed) :]).softmax(-1)
+
+
+@cache
+def lattice_row(anchor: Path, slot: int, previous_id: int | None) -> Tensor:
+    row = row_after(drafter_lattice(anchor, LENGTH - 1), slot, previous_id, VOCAB)
+    assert row is not None
+    return row
+
+
+def lattice_law(params: SamplingParams, anchor: Path, slot: int, path: Path) -> Tensor:
+    """What a draft for `slot` is drawn from, after `path`."""
+    row = lattice_row(anchor, slot, path[-1] if slot else None)
+    return processed(params, path, row, anchor)
 
 
 def target_probs(params: SamplingParams, path: Path) -> Tensor:
@@ -128,9 +155,10 @@ class Uniforms:
         return torch.rand(self._num_trials, generator=self._generator, dtype=torch.float64)
 
 
-def lookup(table: Callable[[Path], Tensor], paths: list[Path]) -> Tensor:
-    rows = {path: table(path) for path in set(paths)}
-    return torch.stack([rows[path] for path in paths])
+def lookup(table: Callable[[Key], Tensor], keys: Sequence[Key]) -> Tensor:
+    """A row a trial; trials at the same point share the one that was computed."""
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    return torch.stack([table(key) for key in places])[[places[key] for key in keys]]
 
 
 def extended(paths: list[Path], ids: Tensor) -> list[Path]:
@@ -141,7 +169,8 @@ def extended(paths: list[Path], ids: Tensor) -> list[Path]:
 def simulate(params: SamplingParams, num_trials: int, rule: str, seed: int = 0) -> list[Path]:
     """Trials side by side: one prefill token, then blocks of two drafts, slot by slot.
 
-    `rule` is "argmax" or "sampled", or one of the deliberately wrong ones.
+    `rule` is "argmax", "sampled", "sampled path" (the drafts are a lattice's), or one of the
+    deliberately wrong ones.
     """
     uniforms = Uniforms(seed, num_trials)
     paths: list[Path] = [()] * num_trials
@@ -154,19 +183,23 @@ def simulate(params: SamplingParams, num_trials: int, rule: str, seed: int = 0) 
 
         def draft_law(key: tuple[Path, Path, int]) -> Tensor:
             anchor, path, slot = key
+            if rule in PATH_RULES:
+                return lattice_law(params, anchor, slot, path)
             return processed(params, path, drafter_logits(anchor, slot), anchor)
 
-        laws = {key: draft_law(key) for key in set(keys)}
-        draft_probs = torch.stack([laws[key] for key in keys])
+        draft_probs = lookup(draft_law, keys)
         p = lookup(lambda path: target_probs(params, path), paths)
         token_u, draft_u, residual_u = uniforms.next(), uniforms.next(), uniforms.next()
         best, drawn = draft_probs.argmax(-1), draw(draft_probs, draft_u)
         if rule == "argmax":
             verdict = verify_point_mass(best, p, token_u)
-        elif rule == "sampled":
+        elif rule in ("sampled", "sampled path"):
             verdict = verify_sampled(drawn, draft_probs, p, token_u, residual_u)
         elif rule == "wrong: softmax q for argmax drafts":
             verdict = verify_sampled(best, draft_probs, p, token_u, residual_u)
+        elif rule == "wrong: the law of another path":
+            first = lookup(lambda anchor: lattice_law(params, anchor, 0, anchor), anchors)
+            verdict = verify_sampled(drawn, first, p, token_u, residual_u)
         elif rule == "wrong: shared random numbers":
             verdict = verify_sampled(drawn, draft_probs, p, draft_u, residual_u)
         else:
@@ -186,7 +219,7 @@ def until_stop(paths: Sequence[Path]) -> Counter[Path]:
     return Counter(cut)
 
 
-@pytest.mark.parametrize("rule", ["argmax", "sampled"])
+@pytest.mark.parametrize("rule", ["argmax", "sampled", "sampled path"])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_joint_law_is_the_target_s(name: str, rule: str) -> None:
     """S01, S06, S08, S09, S18: every processor in turn, at every position of a block."""
@@ -196,7 +229,12 @@ def test_the_joint_law_is_the_target_s(name: str, rule: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "rule", ["wrong: softmax q for argmax drafts", "wrong: shared random numbers"]
+    "rule",
+    [
+        "wrong: softmax q for argmax drafts",
+        "wrong: shared random numbers",
+        "wrong: the law of another path",
+    ],
 )
 def test_a_wrong_rule_fails_the_same_test(rule: str) -> None:
     """S04, S06."""
@@ -213,17 +251,21 @@ def test_processors_on_the_bonus_token_only_fail_the_same_test() -> None:
 
 
 class BadDrafter:
-    """`drafter_logits` behind the Drafter Protocol."""
+    """`drafter_logits`, or `drafter_lattice`, behind the Drafter Protocol."""
 
     block_size = 3
     taps: tuple[int, ...] = ()
 
+    def __init__(self, *, paths: bool) -> None:
+        self._paths = paths
+
     def open(self) -> "BadState":
-        return BadState()
+        return BadState(self._paths)
 
 
 class BadState:
-    def __init__(self) -> None:
+    def __init__(self, paths: bool) -> None:
+        self._paths = paths
         self._ids: Path = ()
 
     @property
@@ -233,33 +275,41 @@ class BadState:
     def extend(self, ids: Sequence[int], features: Tensor | None) -> None:
         self._ids += tuple(ids)
 
-    def propose(self, anchor: int, width: int) -> DraftLogits:
+    def propose(self, anchor: int, width: int) -> DraftLogits | DraftLattice:
         path = (*self._ids, anchor)[len(PROMPT) :]
+        if self._paths:
+            return drafter_lattice(path, width - 1)
         return DraftLogits(torch.stack([drafter_logits(path, slot) for slot in range(width - 1)]))
 
 
-def loop_outputs(name: str, law: Law, seeds: range) -> list[Path]:
+def loop_outputs(name: str, law: Law, seeds: range, *, paths: bool) -> list[Path]:
     """What `decode` itself emits, every trial with its own seed."""
     target = ScriptedTarget(TARGET_LOGITS, VOCAB, stop_ids=(STOP,))
     outputs: list[Path] = []
     for seed in seeds:
         params = replace(SETTINGS[name], max_new_tokens=LENGTH, law=law, seed=seed)
-        commits = decode(target, BadDrafter(), PROMPT, params)
+        commits = decode(target, BadDrafter(paths=paths), PROMPT, params)
         outputs.append(tuple(token_id for commit in commits for token_id in commit.ids))
     return outputs
 
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize(
-    ("name", "law"),
-    [("temperature 1", "argmax"), ("all at once", "argmax"), ("temperature 1", "sampled")],
+    ("name", "law", "kind"),
+    [
+        ("temperature 1", "argmax", "logits"),
+        ("all at once", "argmax", "logits"),
+        ("temperature 1", "sampled", "logits"),
+        ("temperature 1", "sampled", "paths"),
+        ("all at once", "sampled", "paths"),
+    ],
 )
-def test_the_reference_loop_follows_the_joint_law(name: str, law: str) -> None:
+def test_the_reference_loop_follows_the_joint_law(name: str, law: str, kind: str) -> None:
     """S06 through the loop: this file as a script, which runs without the slow shape checks."""
     half = NUM_LOOP_TRIALS // 2
     workers = [
         subprocess.Popen(
-            [sys.executable, __file__, name, law, str(start), str(start + half)],
+            [sys.executable, __file__, name, law, kind, str(start), str(start + half)],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -275,8 +325,9 @@ def test_the_reference_loop_follows_the_joint_law(name: str, law: str) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    chosen_name, chosen_law, first, last = sys.argv[1:]
+    chosen_name, chosen_law, chosen_kind, first, last = sys.argv[1:]
     assert chosen_law in get_args(Law)
+    chosen_seeds, with_paths = range(int(first), int(last)), chosen_kind == "paths"
     sys.stdout.write(
-        json.dumps(loop_outputs(chosen_name, cast(Law, chosen_law), range(int(first), int(last))))
+        json.dumps(loop_outputs(chosen_name, cast(Law, chosen_law), chosen_seeds, paths=with_paths))
     )

@@ -19,7 +19,13 @@ from blockdraft.decoding import (
     collect,
     decode,
 )
-from blockdraft.testing import OracleDrafter, RandomDrafter, ScriptedTarget, hashed_logits
+from blockdraft.testing import (
+    OracleDrafter,
+    RandomDrafter,
+    RandomLatticeDrafter,
+    ScriptedTarget,
+    hashed_logits,
+)
 from blockdraft.testing import tiny_target as make_tiny_target
 from blockdraft.testing.tiny import Family
 
@@ -52,22 +58,26 @@ def ids(
 
 @pytest.mark.parametrize("name", PROCESSORS)
 @settings(max_examples=20)
-@given(seed=st.integers(0, 2**63 - 1), block_size=st.integers(2, 17))
+@given(
+    seed=st.integers(0, 2**63 - 1),
+    block_size=st.integers(2, 17),
+    narrowed=st.sampled_from([None, 2]),
+)
 def test_seeded_output_does_not_depend_on_the_drafter(
-    name: str, seed: int, block_size: int
+    name: str, seed: int, block_size: int, narrowed: int | None
 ) -> None:
-    """S10, S11, S12: every processor in turn."""
+    """S10, S11, S12: every processor in turn, at the drafter's own width and narrowed."""
     params = replace(PROCESSORS[name], seed=seed, max_new_tokens=15)
     plain = ids(TARGET, NoDrafter(), params)
     for drafter in (
         RandomDrafter(9, block_size, seed=seed % 1000),
         RandomDrafter(9, block_size, as_logits=False),
+        RandomLatticeDrafter(9, block_size, 4, seed=seed % 1000),
         OracleDrafter(TARGET, block_size, as_logits=True),
         OracleDrafter(TARGET, block_size, num_right=0),
         PromptLookupDrafter(block_size),
     ):
-        assert ids(TARGET, drafter, params) == plain
-        assert ids(TARGET, drafter, params, block_size=2) == plain
+        assert ids(TARGET, drafter, params, block_size=narrowed) == plain
 
 
 @pytest.mark.parametrize("family", ["llama", pytest.param("qwen3", marks=pytest.mark.slow)])

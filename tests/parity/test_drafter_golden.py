@@ -10,6 +10,9 @@ import torch
 from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType]: bare PathLike
 
 from blockdraft.checkpoint import load_checkpoint, load_drafter_model
+from blockdraft.decoding import SamplingParams
+from blockdraft.decoding.chain import build_chain
+from blockdraft.decoding.choose import Chooser
 
 _CASES = (
     "v1_full",
@@ -18,6 +21,7 @@ _CASES = (
     "v1_sliding_noncausal",
     "v1_softcap_scale",
     "v1_yarn",
+    "v2_conv_selector",
 )
 
 
@@ -45,6 +49,23 @@ def test_two_steps_equal_the_reference(case: str, batch_size: int, data_dir: Pat
         expected = recorded[f"{step}.hidden"]
         torch.testing.assert_close(hidden[:1], expected, rtol=0, atol=1e-4)
         torch.testing.assert_close(logits[:1], recorded[f"{step}.logits"], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("step", ["step1", "step2"])
+def test_candidates_and_greedy_path_equal_the_reference(step: str, data_dir: Path) -> None:
+    """DFlash 2: each slot's candidates as a set, and the ids of the greedy walk through them."""
+    folder = data_dir / "golden" / "v2_conv_selector"
+    recorded = load_file(folder / "expected.safetensors")
+    selector = load_drafter_model(load_checkpoint(folder)).candidate_selector
+    assert selector is not None
+    hidden, logits = recorded[f"{step}.hidden"][:, 1:], recorded[f"{step}.logits"]
+    (lattice,) = selector.lattices(hidden, logits, recorded[f"{step}.block_ids"][:, 0])
+    expected = recorded[f"{step}.candidates"][0]
+    assert torch.equal(lattice.candidates.sort().values, expected.sort().values)
+    params = SamplingParams()
+    chooser = Chooser(params, build_chain(params, (1,), ()), 0, logits.shape[-1])
+    block = chooser.decide_draft(lattice, 0, logits.shape[1])
+    assert torch.equal(torch.tensor(block.ids), recorded[f"{step}.path"][0])
 
 
 def test_every_recorded_drafter_case_is_compared(data_dir: Path) -> None:

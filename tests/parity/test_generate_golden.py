@@ -11,7 +11,9 @@ import pytest
 from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType]: bare PathLike
 
 from blockdraft import SamplingParams, generate, load_drafter, load_target
-from blockdraft.decoding import NoDrafter
+from blockdraft.decoding import Commit, NoDrafter
+from blockdraft.engine import EngineConfig, build_engine, parse_width
+from blockdraft.native import TargetOptions, load_engine_target
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 
@@ -42,6 +44,34 @@ def test_ids_equal_the_reference_s(name: str) -> None:
     for each in (drafter, NoDrafter()):
         completion = generate(target, each, prompt, params)
         assert [*completion.prompt_ids, *completion.token_ids] == want
-    for block_size in (1, 2, 5):
+    for block_size in (2, 5):
         completion = generate(target, drafter, prompt, params, block_size=block_size)
         assert [*completion.prompt_ids, *completion.token_ids] == want
+
+
+@pytest.mark.parametrize("width", ["fixed:3", "fixed:8"])
+@pytest.mark.parametrize("name", generate_cases())
+def test_ids_of_the_native_engine_equal_the_reference_s(name: str, width: str) -> None:
+    """The packed drafter, several requests in a pass, each at another place of its text."""
+    case = generate_cases()[name]
+    expected = load_file(GOLDEN / name / "expected.safetensors")
+    options = TargetOptions(engine="native", tuned=False)
+    target = load_engine_target(str(GOLDEN / name / "target"), options)
+    drafter = load_drafter(str(GOLDEN / name / "draft"), target)
+    config = EngineConfig(width=parse_width(width), slots=3, max_context=128)
+    engine = build_engine(target, drafter, config).engine
+    params = SamplingParams(
+        max_new_tokens=case["max_new_tokens"], stop_ids=tuple(case["stop_token_ids"])
+    )
+    prompt, want = (
+        cast(list[int], expected[key].flatten().tolist()) for key in ("prompt", "output")
+    )
+    texts: dict[int, list[int]] = {}
+    while len(texts) < 3 or engine.has_work:
+        if len(texts) < 3:
+            texts[engine.submit(prompt, params)] = list(prompt)
+        for event in engine.step():
+            assert isinstance(event.outcome, Commit)
+            texts[event.key] += event.outcome.ids
+    assert list(texts.values()) == [want] * 3
+    assert engine.stats().drafter_failures == engine.stats().faults == 0

@@ -5,6 +5,7 @@ It reads and writes no files (`store.py`) and builds no model (`build.py`).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -12,9 +13,16 @@ from torch import Tensor
 from blockdraft.drafter.config import DrafterConfig
 from blockdraft.errors import CheckpointError
 
+_T = TypeVar("_T")
+
 HEAD_NAME = "lm_head.weight"
 D2T_NAME = "d2t"
 T2D_NAME = "t2d"
+
+_CODEBOOKS = (
+    "candidate_selector.predecessor_codebook",
+    "candidate_selector.successor_codebook",
+)
 
 FLOAT_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -51,7 +59,7 @@ class StoredTensor:
 
 
 def expected_shapes(config: DrafterConfig) -> dict[str, tuple[int, ...]]:
-    """Published name and shape of every tensor of the drafter's own (algorithm notes, 3.1)."""
+    """Published name and shape of every tensor of the drafter's own (algorithm notes, 3.1, 3.3)."""
     hidden = config.hidden_size
     shapes: dict[str, tuple[int, ...]] = {
         "fc.weight": (hidden, len(config.taps) * hidden),
@@ -61,7 +69,30 @@ def expected_shapes(config: DrafterConfig) -> dict[str, tuple[int, ...]]:
     for layer_idx in range(config.num_layers):
         for name, shape in _layer_shapes(config).items():
             shapes[f"layers.{layer_idx}.{name}"] = shape
+    if config.dflash2 is not None:
+        rank = config.dflash2.selector_rank
+        shapes["candidate_selector.hidden_projection.weight"] = (rank, hidden)
+        shapes |= dict.fromkeys(_CODEBOOKS, (config.vocab_size, rank))
     return shapes
+
+
+def published_names(named: Mapping[str, _T], where: str) -> dict[str, _T]:
+    """The same things under their published names.
+
+    The codebooks of DFlash 2 are published without `.weight`, which some copies add. Raises
+    CheckpointError when both are there.
+    """
+    renamed: dict[str, _T] = {}
+    for name, thing in named.items():
+        bare = name.removesuffix(".weight")
+        published = bare if bare in _CODEBOOKS else name
+        if published in renamed:
+            raise CheckpointError(
+                f"{where}: tensor {bare} is stored twice, with and without '.weight'; fetch the"
+                " checkpoint again"
+            )
+        renamed[published] = thing
+    return renamed
 
 
 def optional_shapes(config: DrafterConfig) -> dict[str, tuple[int, ...]]:
@@ -126,13 +157,18 @@ def check_draft_vocabulary(
     config: DrafterConfig, d2t: Tensor, t2d: Tensor | None, where: str
 ) -> None:
     """Raise CheckpointError unless `d2t` maps one to one into the vocabulary (and fits `t2d`)."""
+    check_target_ids(config.vocab_size, d2t, t2d, where)
+
+
+def check_target_ids(vocab_size: int, d2t: Tensor, t2d: Tensor | None, where: str) -> None:
+    """`check_draft_vocabulary` for a drafter of any kind."""
     if d2t.dtype not in (torch.int32, torch.int64):
         raise CheckpointError(f"{where}: d2t is stored as {_dtype_name(d2t)}, expected int64")
     target_ids = torch.arange(len(d2t)) + d2t
     low, high = int(target_ids.min()), int(target_ids.max())
-    if low < 0 or high >= config.vocab_size:
+    if low < 0 or high >= vocab_size:
         raise CheckpointError(
-            f"{where}: d2t maps to ids {low}..{high}, expected 0..{config.vocab_size - 1}; entries"
+            f"{where}: d2t maps to ids {low}..{high}, expected 0..{vocab_size - 1}; entries"
             " are offsets (target id = i + d2t[i])"
         )
     if torch.bincount(target_ids).max() > 1:
@@ -163,6 +199,12 @@ def _layer_shapes(config: DrafterConfig) -> dict[str, tuple[int, ...]]:
     if config.attention_bias:
         for name, size in (("q", query), ("k", kv), ("v", kv), ("o", hidden)):
             shapes[f"self_attn.{name}_proj.bias"] = (size,)
+    if config.dflash2 is not None:
+        taps = config.dflash2.conv_kernel_size
+        kernels = 2 * taps * hidden // config.dflash2.conv_group_size
+        for name in ("attention_conv", "mlp_conv"):
+            shapes[f"{name}.base_kernel"] = (2, taps, hidden)
+            shapes[f"{name}.kernel_projection.weight"] = (kernels, hidden)
     return shapes
 
 
@@ -171,7 +213,11 @@ def _why_unexpected(name: str) -> str:
         return "a drafter uses its target's embedding: remove the tensor if the two are equal"
     if name in (D2T_NAME, T2D_NAME):
         return "config.json needs 'draft_vocab_size' for a reduced vocabulary"
-    return "every tensor must be used: this is not a plain DFlash (version 1) checkpoint"
+    if name.startswith("candidate_selector.") or "_conv." in name:
+        return "it belongs to DFlash 2, of which config.json says nothing (conv_*, selector_* keys)"
+    if name in ("mask_embedding", "mask_embedding.weight", "mask_hidden"):
+        return "a learned mask row is read from mask_embedding.pt only"
+    return "every tensor must be used: this is neither a plain DFlash nor a DFlash 2 checkpoint"
 
 
 def _why_shape(name: str, config: DrafterConfig) -> str:

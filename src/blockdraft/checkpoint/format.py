@@ -1,6 +1,7 @@
 """The published config.json of a DFlash drafter, to and from `DrafterConfig`.
 
-It opens no files: JSON objects in, JSON objects out. Keys: algorithm notes, 3.1; masks: 1.4.
+It opens no files: JSON objects in, JSON objects out. Keys: algorithm notes, 3.1 and 3.3; masks:
+1.4.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,14 +10,18 @@ from typing import cast, get_args
 from blockdraft.checkpoint.fields import Fields
 from blockdraft.checkpoint.rope_dialects import parse_rope, render_rope
 from blockdraft.checkpoint.unsupported import (
+    FIRST_ARCHITECTURE,
     HARMLESS_KEYS,
     JUDGED_KEYS,
+    SECOND_ARCHITECTURE,
     refuse_architecture,
     refuse_other_formats,
     refuse_unsupported,
 )
-from blockdraft.drafter.config import DrafterConfig, LayerType, check_taps
+from blockdraft.drafter.config import DFlash2Config, DrafterConfig, LayerType, check_taps
 from blockdraft.errors import CheckpointError, ConfigError
+
+_DFLASH2_KEYS = ("conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k")
 
 MOST_LAYERS = 1024
 """More than any drafter has; a file may claim any number."""
@@ -36,7 +41,7 @@ def parse_config(
     nested = top.section("dflash_config", fallback=top)
     refuse_unsupported(top)
     refuse_unsupported(nested)
-    refuse_architecture(raw, where)
+    refuse_architecture(raw, where, is_second=_has_dflash2_keys(nested))
     num_layers = top.integer("num_hidden_layers")
     if num_layers > MOST_LAYERS:  # lists as long as that are made below
         raise top.wrong("num_hidden_layers", num_layers, f"at most {MOST_LAYERS}")
@@ -67,6 +72,7 @@ def parse_config(
             # The reference applies the cap only when it is above 0.
             final_logit_softcapping=softcap if softcap != 0 else None,
             draft_vocab_size=nested.optional_integer("draft_vocab_size"),
+            dflash2=_dflash2(nested),
         )
     except ConfigError as error:
         raise CheckpointError(f"{where}: {error}; correct the file") from error
@@ -93,8 +99,11 @@ def render_config(config: DrafterConfig, dtype: str) -> dict[str, object]:
         dflash["final_logit_softcapping"] = config.final_logit_softcapping
     if config.draft_vocab_size is not None:
         dflash["draft_vocab_size"] = config.draft_vocab_size
+    if config.dflash2 is not None:
+        dflash |= {key: getattr(config.dflash2, key) for key in _DFLASH2_KEYS}
+    second = config.dflash2 is not None
     rendered: dict[str, object] = {
-        "architectures": ["DFlashDraftModel"],
+        "architectures": [SECOND_ARCHITECTURE if second else FIRST_ARCHITECTURE],
         "model_type": "qwen3",
         "attention_bias": config.attention_bias,
         "attention_dropout": 0.0,
@@ -123,6 +132,17 @@ def render_config(config: DrafterConfig, dtype: str) -> dict[str, object]:
     if config.is_causal is not None:
         rendered["is_causal"] = config.is_causal
     return rendered
+
+
+def _has_dflash2_keys(nested: Fields) -> bool:
+    return any(nested.raw(key) is not None for key in _DFLASH2_KEYS)
+
+
+def _dflash2(nested: Fields) -> DFlash2Config | None:
+    """What the four keys of DFlash 2 say: all of them are needed, or none is there."""
+    if not _has_dflash2_keys(nested):
+        return None
+    return DFlash2Config(**{key: nested.integer(key) for key in _DFLASH2_KEYS})
 
 
 def guessed_taps(num_target_layers: int, num_taps: int) -> tuple[int, ...]:

@@ -9,11 +9,16 @@ from dataclasses import asdict, dataclass
 from torch import Tensor
 
 from blockdraft.checkpoint.contents import DrafterCheckpoint
+from blockdraft.drafter.config import DFlash2Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterCounts:
-    """Stored parameters by part; `head` and `mask_embedding` are 0 when the target's are used."""
+    """Stored parameters by part.
+
+    `head` and `mask_embedding` are 0 when the target's are used, `convolutions` and `selector`
+    (codebooks included) in the first version of DFlash.
+    """
 
     fusion: int
     attention: int
@@ -21,6 +26,8 @@ class ParameterCounts:
     norms: int
     head: int
     mask_embedding: int
+    convolutions: int
+    selector: int
     total: int
 
 
@@ -35,7 +42,10 @@ class TargetFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSummary:
-    """The facts of one checkpoint. `layers` describes each layer's attention in a few words."""
+    """The facts of one checkpoint. `layers` describes each layer's attention in a few words.
+
+    `dflash2` None is the first version of DFlash.
+    """
 
     source: str
     dtype: str
@@ -50,6 +60,7 @@ class CheckpointSummary:
     rope_theta: float
     position_limit: int
     draft_vocab_size: int | None
+    dflash2: DFlash2Config | None
     parameters: ParameterCounts
     target: TargetFit
 
@@ -75,6 +86,7 @@ def describe(checkpoint: DrafterCheckpoint) -> CheckpointSummary:
         rope_theta=config.rope.theta,
         position_limit=config.position_limit,
         draft_vocab_size=config.draft_vocab_size,
+        dflash2=config.dflash2,
         parameters=_count(checkpoint),
         target=TargetFit(
             hidden_size=config.hidden_size,
@@ -94,6 +106,8 @@ def render_text(summary: CheckpointSummary) -> str:
         "norms": parts.norms,
         "head": parts.head,
         "mask embedding": parts.mask_embedding,
+        "convolutions": parts.convolutions,
+        "selector": parts.selector,
     }
     shown = ", ".join(f"{name} {_short(count)}" for name, count in counts.items() if count)
     target = summary.target
@@ -103,8 +117,10 @@ def render_text(summary: CheckpointSummary) -> str:
         vocabulary = f"reduced to {summary.draft_vocab_size} ids"
     elif parts.head:
         vocabulary = "the target's, with a head of its own"
-    rows = {
-        "drafter": summary.source,
+    rows = {"drafter": summary.source}
+    if summary.dflash2 is not None:
+        rows["version"] = _second_version(summary.dflash2)
+    rows |= {
         "layers": f"{len(summary.layers)}: {_grouped(summary.layers)}",
         "heads": f"{summary.num_heads} query, {summary.num_kv_heads} key/value of"
         f" {summary.head_dim}",
@@ -119,6 +135,14 @@ def render_text(summary: CheckpointSummary) -> str:
         "target": f"hidden {target.hidden_size}, {depth} layers, vocabulary {target.vocab_size}",
     }
     return "\n".join(f"{name:<12}{value}" for name, value in rows.items())
+
+
+def _second_version(second: DFlash2Config) -> str:
+    return (
+        f"DFlash 2: convolutions of {second.conv_kernel_size} taps, groups of"
+        f" {second.conv_group_size}; selector over {second.selector_top_k} candidates, rank"
+        f" {second.selector_rank}"
+    )
 
 
 def _layer_text(checkpoint: DrafterCheckpoint, layer_idx: int) -> str:
@@ -149,6 +173,8 @@ def _count(checkpoint: DrafterCheckpoint) -> ParameterCounts:
         norms=_sum(state, "norm"),
         head=head,
         mask_embedding=mask,
+        convolutions=_sum(state, "_conv."),
+        selector=_sum(state, "candidate_selector."),
         total=sum(tensor.numel() for tensor in state.values()) + head + mask,
     )
 

@@ -29,6 +29,7 @@ from blockdraft.checkpoint.contents import (
     check_finite,
     check_float,
     check_names_and_shapes,
+    published_names,
 )
 from blockdraft.checkpoint.format import parse_config, render_config, taps_option
 from blockdraft.checkpoint.provenance import read_recorded_tau, write_recorded_tau
@@ -60,11 +61,12 @@ def load_checkpoint(
     folder, source = resolve(where, revision, download)
     raw = read_json(folder / CONFIG_FILE, source)
     config = parse_config(raw, f"{source}/{CONFIG_FILE}", taps=taps)
-    stored = list_tensors(folder, source)
+    listed = list_tensors(folder, source)
+    stored = published_names(listed, source)
     if taps is not None:
         _check_tap_count(config, stored, source)
     check_names_and_shapes(config, stored, source)
-    tensors = read_tensors(folder, stored, source)
+    tensors = published_names(read_tensors(folder, listed, source), source)
     d2t = tensors.pop(D2T_NAME, None)
     t2d = tensors.pop(T2D_NAME, None)
     if d2t is not None:

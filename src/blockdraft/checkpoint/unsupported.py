@@ -32,6 +32,9 @@ HARMLESS_KEYS = frozenset(
 )  # fmt: skip
 """Keys that never change what the drafter computes."""
 
+FIRST_ARCHITECTURE = "DFlashDraftModel"
+SECOND_ARCHITECTURE = "DFlash2DraftModel"
+
 _TARGET_SUFFIXES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 
 SPECULATORS_KEYS = (
@@ -57,8 +60,6 @@ _NEUTRAL_VALUES: Mapping[str, tuple[object, ...]] = {
 """Keys whose other values need code that does not exist here; null is neutral for all."""
 
 _REFUSED_PREFIXES = {
-    "conv_": "DFlash 2 convolutions",
-    "selector_": "the DFlash 2 path selector",
     "markov": "a Markov head (DSpark)",
     "confidence": "a confidence head (DSpark)",
     "gru_": "a GRU head (Domino)",
@@ -94,7 +95,7 @@ def refuse_unsupported(fields: Fields) -> None:
             if key.startswith(start):
                 raise CheckpointError(
                     f"{fields.where}: key '{fields.prefix}{key}' needs {feature}, which is not"
-                    " supported; use a plain DFlash (version 1) checkpoint"
+                    " supported; use a plain DFlash or a DFlash 2 checkpoint"
                 )
         if key in _NEUTRAL_VALUES and value not in _NEUTRAL_VALUES[key]:
             allowed = " or ".join(repr(item) for item in (*_NEUTRAL_VALUES[key], None))
@@ -104,14 +105,23 @@ def refuse_unsupported(fields: Fields) -> None:
             )
 
 
-def refuse_architecture(raw: Mapping[str, object], where: str) -> None:
-    """Raise CheckpointError for a named architecture other than the DFlash drafter's."""
+def refuse_architecture(raw: Mapping[str, object], where: str, *, is_second: bool) -> None:
+    """Raise CheckpointError for a named architecture other than that of the drafter's keys."""
+    expected = SECOND_ARCHITECTURE if is_second else FIRST_ARCHITECTURE
     for name in _architectures(raw):
-        if name != "DFlashDraftModel":
+        if name == expected:
+            continue
+        if name in (FIRST_ARCHITECTURE, SECOND_ARCHITECTURE):
+            has = "has the keys" if is_second else "lacks the keys"
             raise CheckpointError(
-                f"{where}: architecture {name} is not supported, expected DFlashDraftModel;"
-                " use a plain DFlash (version 1) checkpoint"
+                f"{where}: architecture {name}, but the file {has} of DFlash 2 (conv_kernel_size,"
+                " conv_group_size, selector_rank, selector_top_k); correct one of them, or fetch"
+                " the checkpoint again"
             )
+        raise CheckpointError(
+            f"{where}: architecture {name} is not supported, expected {FIRST_ARCHITECTURE} or"
+            f" {SECOND_ARCHITECTURE}; use a plain DFlash or a DFlash 2 checkpoint"
+        )
 
 
 def _folder_of(where: str) -> str:
@@ -128,4 +138,5 @@ def _architectures(raw: Mapping[str, object]) -> tuple[str, ...]:
 
 def _has_dflash_keys(raw: Mapping[str, object]) -> bool:
     own = ("dflash_config", "block_size", "mask_token_id", "target_layer_ids")
-    return "DFlashDraftModel" in _architectures(raw) or any(raw.get(key) is not None for key in own)
+    named = {FIRST_ARCHITECTURE, SECOND_ARCHITECTURE}.intersection(_architectures(raw))
+    return bool(named) or any(raw.get(key) is not None for key in own)

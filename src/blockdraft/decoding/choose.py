@@ -4,7 +4,7 @@ It joins the request's processor chain, its random numbers and its acceptance la
 model and counts nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 import torch
@@ -12,7 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from blockdraft.decoding.accept import count_accepted, draw, verify_point_mass, verify_sampled
-from blockdraft.decoding.interfaces import Draft, DraftIds
+from blockdraft.decoding.interfaces import Draft, DraftIds, DraftLattice
+from blockdraft.decoding.lattice import leading_slots, likeliest_path, row_after
 from blockdraft.decoding.params import SamplingParams
 from blockdraft.decoding.rows import RowChain, VocabRow
 from blockdraft.decoding.uniforms import Purpose, Uniforms
@@ -24,7 +25,8 @@ class DraftedBlock(NamedTuple):
 
     `ids` are fit to be verified. `probs` is the law that each was drawn from, None for a one-hot
     proposal. `num_slots` counts all slots drafted, `num_slots` - len(ids) of which were useless
-    (not finite, or no id of the vocabulary) and count as rejected.
+    (not finite, or no id of the vocabulary) and count as rejected. Slots from the first one on of
+    which the request allows nothing were not drafted.
     """
 
     ids: tuple[int, ...]
@@ -62,13 +64,15 @@ class Chooser:
 
         Slots beyond `max_slots` are dropped, whatever a drafter returns. The request's constraints
         are applied to draft logits slot by slot, so that the drafter does not propose what the
-        target may not say. This only raises acceptance. Raises DrafterError for logits that are not
-        over the target's vocabulary.
+        target may not say. This only raises acceptance. Raises DrafterError for logits or
+        candidates that are not over the target's vocabulary.
         """
         if isinstance(draft, DraftIds):
             drafted = draft.ids[:max_slots]
             ids = _leading(drafted, [0 <= i < self._vocab_size for i in drafted])
             return DraftedBlock(ids, None, len(drafted))
+        if isinstance(draft, DraftLattice):
+            return self._decide_path(draft, position, max_slots)
         logits = draft.logits[:max_slots]
         if logits.shape[-1] != self._vocab_size:
             raise DrafterError(
@@ -76,29 +80,57 @@ class Chooser:
                 f"{self._vocab_size}; scatter them over the target's ids, -inf elsewhere"
             )
         finite = cast(list[bool], logits.amax(-1).isfinite().tolist())
-        usable = _leading(range(len(logits)), finite)
-        if self._params.law == "sampled" and not self._params.is_greedy:
-            return self._draw_draft(logits, usable, position)
         if self.drafts_argmax:
             return self.decide_argmax(cast(list[int], logits.argmax(-1).tolist()), finite)
-        chosen: list[int] = []
-        for slot in usable:
-            chosen.append(int(self._chain.constrain(logits[slot], chosen).argmax()))
-        return DraftedBlock(tuple(chosen), None, len(logits))
+        usable = _leading(range(len(logits)), finite)
+        return self._choose_slots(
+            lambda chosen: logits[len(chosen)], len(usable), len(logits), position
+        )
 
-    def _draw_draft(
-        self, logits: Float[Tensor, "slots vocab"], usable: Sequence[int], position: int
+    def _decide_path(self, draft: DraftLattice, position: int, max_slots: int) -> DraftedBlock:
+        """A draft whose slots' scores depend on the token chosen in the slot before."""
+        lattice = leading_slots(draft, max_slots, self._vocab_size)
+        num_slots = len(lattice.candidates)
+        if self.drafts_argmax:
+            return DraftedBlock(likeliest_path(lattice), None, num_slots)
+
+        def row_of(chosen: Sequence[int]) -> VocabRow | None:
+            previous_id = chosen[-1] if chosen else None
+            return row_after(lattice, len(chosen), previous_id, self._vocab_size)
+
+        return self._choose_slots(row_of, num_slots, num_slots, position)
+
+    def _choose_slots(
+        self,
+        row_of: Callable[[Sequence[int]], VocabRow | None],
+        num_usable: int,
+        num_slots: int,
+        position: int,
     ) -> DraftedBlock:
+        """Slot by slot: the likeliest token of a row that the request allows, or a draw from it.
+
+        `row_of` gives the row after the tokens chosen so far, None where nothing is known of it;
+        it is asked for the first `num_usable` of the `num_slots` drafted.
+        """
+        draws = self._params.law == "sampled" and not self._params.is_greedy
+        process = self._chain.mask if draws else self._chain.constrain
         chosen: list[int] = []
         probs: list[Tensor] = []
-        for slot in usable:
-            row = self._chain.mask(logits[slot], chosen)
-            if not row.amax().isfinite():
+        for slot in range(num_usable):
+            logits = row_of(chosen)
+            row = None if logits is None else process(logits, chosen)
+            if row is None or not row.amax().isfinite():
+                # A draft that the request leaves nothing of is at an end, not at fault.
+                if logits is None or bool(logits.amax().isfinite()):
+                    num_slots = slot
                 break
-            probs.append(row.double().softmax(-1))
-            chosen.append(int(draw(probs[-1], self._uniform("draft", position + slot))))
-        stacked = torch.stack(probs) if probs else None
-        return DraftedBlock(tuple(chosen), stacked, len(logits))
+            if draws:
+                probs.append(row.double().softmax(-1))
+                uniform = self._uniform("draft", position + slot)
+                chosen.append(int(draw(probs[-1], uniform)))
+            else:
+                chosen.append(int(row.argmax()))
+        return DraftedBlock(tuple(chosen), torch.stack(probs) if probs else None, num_slots)
 
     def verify(
         self, block: DraftedBlock, target_logits: Float[Tensor, "rows vocab"], position: int

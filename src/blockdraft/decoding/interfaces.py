@@ -117,7 +117,20 @@ class DraftIds(NamedTuple):
     ids: tuple[int, ...]
 
 
-Draft = DraftLogits | DraftIds
+class DraftLattice(NamedTuple):
+    """A draft as a path through candidates: what a slot's ids are worth depends on the id before.
+
+    `candidates` are target ids. `first[j]` is the score of candidate j of the first slot, after
+    the anchor; `pairs[t - 1, i, j]` that of candidate j of slot t, after candidate i of slot t - 1.
+    Scores are used as logits over a slot's candidates; -inf = can't be drafted.
+    """
+
+    candidates: Int[Tensor, "slots k"]
+    first: Float[Tensor, " k"]
+    pairs: Float[Tensor, "later k k"]
+
+
+Draft = DraftLogits | DraftIds | DraftLattice
 
 
 @runtime_checkable

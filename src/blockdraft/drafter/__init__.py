@@ -4,13 +4,14 @@ It knows no files and no concrete target; checkpoints and adapters are other pac
 """
 
 from blockdraft.drafter.cache import ContextCache
-from blockdraft.drafter.config import DrafterConfig, MaskRule, RopeConfig
+from blockdraft.drafter.config import DFlash2Config, DrafterConfig, MaskRule, RopeConfig
 from blockdraft.drafter.dflash import DFlashDrafter, DFlashState
 from blockdraft.drafter.model import BlockDrafter
 
 __all__ = [
     "BlockDrafter",
     "ContextCache",
+    "DFlash2Config",
     "DFlashDrafter",
     "DFlashState",
     "DrafterConfig",

@@ -65,6 +65,31 @@ class RopeConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DFlash2Config:
+    """What DFlash 2 adds to every layer and to the choice of tokens (algorithm notes, 3.3).
+
+    A convolution has `conv_kernel_size` taps and dynamic weights for groups of `conv_group_size`
+    channels. The selector scores pairs among the `selector_top_k` best ids of neighboring slots by
+    products of `selector_rank` numbers.
+    """
+
+    conv_kernel_size: int
+    conv_group_size: int
+    selector_rank: int
+    selector_top_k: int
+
+    def __post_init__(self) -> None:
+        sizes = {
+            "conv_kernel_size": self.conv_kernel_size,
+            "conv_group_size": self.conv_group_size,
+            "selector_rank": self.selector_rank,
+            "selector_top_k": self.selector_top_k,
+        }
+        for name, size in sizes.items():
+            _require(size > 0, name, size, "positive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DrafterConfig:
     """A block drafter as published checkpoints describe it.
 
@@ -72,6 +97,7 @@ class DrafterConfig:
     `block_size` counts the anchor. `taps` are zero-based target layers whose outputs, after the
     layer and before the next norm, are the context features. `is_causal` None leaves causality to
     the layer type. `draft_vocab_size` None means that the target's whole vocabulary is drafted.
+    `dflash2` None is the first version: no convolutions, no candidate selector.
     """
 
     hidden_size: int
@@ -96,10 +122,13 @@ class DrafterConfig:
     output_multiplier: float = 1.0
     final_logit_softcapping: float | None = None
     draft_vocab_size: int | None = None
+    dflash2: DFlash2Config | None = None
 
     def __post_init__(self) -> None:
         self._check_sizes()
         self._check_layers()
+        if self.dflash2 is not None:
+            self._check_dflash2(self.dflash2)
         check_taps(self.taps, self.num_target_layers)
         _require(
             0 <= self.mask_token_id < self.vocab_size,
@@ -165,6 +194,26 @@ class DrafterConfig:
             "draft_vocab_size",
             drafted,
             f"between 1 and vocab_size {self.vocab_size}",
+        )
+
+    def _check_dflash2(self, second: DFlash2Config) -> None:
+        _require(
+            self.hidden_size % second.conv_group_size == 0,
+            "conv_group_size",
+            second.conv_group_size,
+            f"a divisor of hidden_size {self.hidden_size}",
+        )
+        _require(
+            second.selector_top_k <= self.vocab_size,
+            "selector_top_k",
+            second.selector_top_k,
+            f"at most vocab_size {self.vocab_size}",
+        )
+        _require(
+            self.draft_vocab_size is None,
+            "draft_vocab_size",
+            self.draft_vocab_size,
+            "none beside the candidate selector of DFlash 2, which knows the whole vocabulary only",
         )
 
     def _check_layers(self) -> None:

@@ -1,6 +1,7 @@
 """The DFlash drafter: a block model joined to a target's embedding and LM head.
 
-It never verifies, samples or counts: it turns an anchor into draft logits, one pass a block.
+It never verifies, samples or counts: it turns an anchor into draft logits (DFlash 2: into scores
+of paths through candidates), one pass a block.
 
 Token ranges of one request, half-open, `start` = the anchor's position = `context_len`:
 
@@ -17,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from blockdraft.decoding.interfaces import DraftLogits, LMHead, TargetModel
+from blockdraft.decoding.interfaces import DraftLattice, DraftLogits, LMHead, TargetModel
 from blockdraft.drafter.model import BlockDrafter
 from blockdraft.errors import CheckpointError, ConfigError
 
@@ -36,8 +37,8 @@ class DFlashDrafter:
     at, for alarms. `block_size` may be smaller than the trained one; a
     larger one is reduced to it with a warning, since the model has never seen such a block.
 
-    Raises CheckpointError when the draft vocabulary names ids that the target lacks, ConfigError
-    for a block size below 1.
+    Raises CheckpointError when the draft vocabulary names ids that the target lacks, or stands
+    beside a candidate selector, ConfigError for a block size below 1.
     """
 
     def __init__(
@@ -51,6 +52,11 @@ class DFlashDrafter:
         mask_embedding: Float[Tensor, " hidden"] | None = None,
         recorded_tau: float | None = None,
     ) -> None:
+        if d2t is not None and model.candidate_selector is not None:
+            raise CheckpointError(
+                "the drafter has a reduced draft vocabulary (d2t) and a candidate selector, which"
+                " knows the whole vocabulary only; use a drafter without d2t"
+            )
         self.model = model
         self.recorded_tau = recorded_tau
         self._device = model.device
@@ -134,15 +140,19 @@ class DFlashDrafter:
         return DraftLogits(torch.empty((0, self._vocab_size), device=self._device))
 
     @torch.no_grad()
-    def draft(self, state: "DFlashState", anchor: int, width: int) -> DraftLogits:
-        """Logits of the `width` - 1 slots after `anchor`; no rows when `width` is below 2."""
+    def draft(self, state: "DFlashState", anchor: int, width: int) -> DraftLogits | DraftLattice:
+        """The draft of the `width` - 1 slots after `anchor`; no slots when `width` is below 2."""
         if width < 2:
             return self.no_draft()
-        embeddings = self.embed_blocks(torch.tensor([anchor], device=self._device), width)
-        hidden = self.model.hidden(embeddings.to(self.model.dtype), state.cache)
+        anchors = torch.tensor([anchor], device=self._device)
+        embeddings = self.embed_blocks(anchors, width)
+        slots = self.model.hidden(embeddings.to(self.model.dtype), state.cache)[:, 1:]
         # The target's head wants the target's dtype, which its embedding rows have.
-        logits = self.slot_logits(hidden[0, 1:].to(embeddings.dtype))
-        return DraftLogits(self.over_target_vocabulary(logits))
+        logits = self.slot_logits(slots[0].to(embeddings.dtype))
+        selector = self.model.candidate_selector
+        if selector is None:
+            return DraftLogits(self.over_target_vocabulary(logits))
+        return selector.lattices(slots, logits[None], anchors)[0]
 
 
 class DFlashState:
@@ -172,7 +182,7 @@ class DFlashState:
         for chunk in torch.split(features, _EXTEND_CHUNK):
             model.extend(self.cache, chunk[None].to(device=model.device, dtype=model.dtype))
 
-    def propose(self, anchor: int, width: int) -> DraftLogits:
+    def propose(self, anchor: int, width: int) -> DraftLogits | DraftLattice:
         usable = self._drafter.usable_width(self._context_len, width)
         return self._drafter.draft(self, anchor, usable)
 

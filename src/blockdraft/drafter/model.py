@@ -6,7 +6,7 @@ Algorithm notes, 1.2 to 1.4.
 Shape legend: batch, new = context tokens taken in, width = block rows, feature = num_taps * hidden.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from jaxtyping import Float
@@ -16,12 +16,17 @@ from blockdraft.decoding.interfaces import LMHead
 from blockdraft.drafter.attention import BlockAttention, KeyValues, block_mask, sees_everything
 from blockdraft.drafter.cache import ContextCache
 from blockdraft.drafter.config import DrafterConfig, MaskRule
+from blockdraft.drafter.convolution import BlockConvolution
 from blockdraft.drafter.layers import GatedMLP, RMSNorm
 from blockdraft.drafter.rope import Frequencies, Rotation, inverse_frequencies, rotation
+from blockdraft.drafter.selector import CandidateSelector
 
 
 class DrafterLayer(nn.Module):
-    """Pre-norm attention over context and block, then a pre-norm feed-forward."""
+    """Pre-norm attention over context and block, then a pre-norm feed-forward.
+
+    In DFlash 2 each of the two has convolutions around it (None in the first version).
+    """
 
     def __init__(self, config: DrafterConfig) -> None:
         super().__init__()
@@ -29,14 +34,31 @@ class DrafterLayer(nn.Module):
         self.mlp = GatedMLP(config.hidden_size, config.intermediate_size)
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.attention_conv = _convolution(config)
+        self.mlp_conv = _convolution(config)
 
     def forward(
         self, states: Tensor, by: Rotation, context: KeyValues, mask: Tensor | None
     ) -> Tensor:
-        attended: Tensor = self.self_attn(self.input_layernorm(states), by, context, mask)
-        states = states + attended
-        fed: Tensor = self.mlp(self.post_attention_layernorm(states))
-        return states + fed
+        def attend(rows: Tensor) -> Tensor:
+            attended: Tensor = self.self_attn(rows, by, context, mask)
+            return attended
+
+        states = states + _around(self.attention_conv, self.input_layernorm(states), attend)
+        normed = self.post_attention_layernorm(states)
+        return states + _around(self.mlp_conv, normed, self.mlp)
+
+
+def _convolution(config: DrafterConfig) -> BlockConvolution | None:
+    if config.dflash2 is None:
+        return None
+    return BlockConvolution(config.hidden_size, config.dflash2)
+
+
+def _around(
+    convolution: BlockConvolution | None, states: Tensor, sublayer: Callable[[Tensor], Tensor]
+) -> Tensor:
+    return sublayer(states) if convolution is None else convolution.around(states, sublayer)
 
 
 class BlockDrafter(nn.Module):
@@ -53,6 +75,9 @@ class BlockDrafter(nn.Module):
         self.hidden_norm = RMSNorm(hidden, config.rms_norm_eps)
         self.layers = nn.ModuleList(DrafterLayer(config) for _ in range(config.num_layers))
         self.norm = RMSNorm(hidden, config.rms_norm_eps)
+        self.candidate_selector: CandidateSelector | None = None
+        if config.dflash2 is not None:
+            self.candidate_selector = CandidateSelector(hidden, config.vocab_size, config.dflash2)
         # Neither a parameter nor a buffer: it must stay fp32 when the weights are cast.
         self._frequencies = inverse_frequencies(config.rope, config.head_dim)
 

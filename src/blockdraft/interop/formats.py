@@ -9,6 +9,7 @@ from pathlib import Path
 
 from blockdraft.builtin import builtin_target_names
 from blockdraft.checkpoint.contents import DrafterCheckpoint
+from blockdraft.errors import CheckpointError
 from blockdraft.interop.cast import cast_checkpoint, chosen_dtype, outtype_name
 from blockdraft.interop.compare import (
     config_difference,
@@ -42,6 +43,8 @@ def prepare(
     Raises CheckpointError for a drafter that the format can't carry, ConfigError for a type that
     it is not written in. `report` gets lines for people while the export is written.
     """
+    if order.format != "hf":
+        _refuse_second_version(order, checkpoint)
     if order.format == "gguf":
         return _gguf(order, checkpoint, target, rows, report)
     dtype = chosen_dtype(checkpoint, order.outtype)
@@ -50,6 +53,22 @@ def prepare(
     if order.format == "hf":
         return _hf(order, written, target, changes)
     return _speculators(order, written, target, rows(), changes)
+
+
+_NO_SECOND_VERSION = {
+    "speculators": "the layout of its DFlash 2 is not documented, and plain DFlash has no place for"
+    " convolutions and selector",
+    "gguf": "writing these tensors is not implemented here; llama.cpp's own convert_hf_to_gguf.py"
+    " converts the published folder",
+}
+
+
+def _refuse_second_version(order: ExportOrder, checkpoint: DrafterCheckpoint) -> None:
+    if checkpoint.config.dflash2 is not None:
+        raise CheckpointError(
+            f"{checkpoint.source}: a DFlash 2 drafter can't be written as {order.format}:"
+            f" {_NO_SECOND_VERSION[order.format]}; use --format hf"
+        )
 
 
 def _hf(

@@ -18,6 +18,8 @@ def serving_lines(to_format: str, target: str, config: DrafterConfig) -> list[st
 
 
 def _hf(target: str, config: DrafterConfig) -> list[str]:
+    if config.dflash2 is not None:
+        return _second_version(target, config)
     drafts = config.block_size - 1
     vllm = json.dumps({"method": "dflash", "model": "DIR", "num_speculative_tokens": drafts})
     return [
@@ -44,6 +46,28 @@ def _hf(target: str, config: DrafterConfig) -> list[str]:
         "  decoding_type: DFlash",
         f"  max_draft_len: {drafts}",
         "  speculative_model: DIR",
+        "```",
+    ]
+
+
+def _second_version(target: str, config: DrafterConfig) -> list[str]:
+    drafts = config.block_size - 1
+    vllm = json.dumps({"method": "dflash", "model": "DIR", "num_speculative_tokens": drafts})
+    return [
+        f"DIR is this folder{_where(target)}. It is a DFlash 2 drafter: vLLM needs a GPU and its"
+        " model runner V2, TensorRT-LLM and OpenVINO do not run it. vLLM counts drafts, SGLang"
+        " counts the anchor too.",
+        "",
+        "```sh",
+        "# vLLM",
+        f"vllm serve {target} --speculative-config '{vllm}'",
+        "# SGLang",
+        f"python -m sglang.launch_server --model-path {target} --speculative-algorithm DFLASH \\",
+        f"  --speculative-draft-model-path DIR --speculative-num-draft-tokens {config.block_size}",
+        "# llama.cpp: its own converter writes the drafter",
+        "python convert_hf_to_gguf.py DIR --target-model-dir TARGET_FOLDER --outfile drafter.gguf",
+        "# Blockdraft",
+        f'blockdraft generate --target {target} --drafter DIR "your prompt"',
         "```",
     ]
 

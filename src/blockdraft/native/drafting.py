@@ -3,6 +3,8 @@
 Same weights and results as `drafter/model.py`, which stays the readable one: here the context keys
 and values of all layers come out of one product, a block's own are written behind the context
 instead of being joined to a copy of it, and heads of one kind share one product. It plans nothing.
+Both versions of DFlash are batched alike; the second one's selector gives scores of all requests'
+candidates, among which each request then chooses its own path.
 
 Pool rows of one request, half-open:
 
@@ -10,27 +12,29 @@ Pool rows of one request, half-open:
     [base + context_len, + width)          the block's own, overwritten by what is committed next
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from blockdraft.decoding.interfaces import DraftLogits
+from blockdraft.decoding.interfaces import DraftLattice, DraftLogits
 from blockdraft.drafter.config import DrafterConfig, MaskRule
 from blockdraft.drafter.dflash import DFlashDrafter
-from blockdraft.drafter.model import DrafterLayer
 from blockdraft.drafter.rope import inverse_frequencies
 from blockdraft.native.attention import ChainMasks, KeyMask, Span, additive, attend
-from blockdraft.native.linear import KernelPlan, Linear, dense_linear
+from blockdraft.native.convolution import with_residual
+from blockdraft.native.draft_weights import fused, pack_layer, share_selector
+from blockdraft.native.linear import KernelPlan, dense_linear
 from blockdraft.native.model import new_keys_values
 from blockdraft.native.norm import RMSNormWeight
 from blockdraft.native.pool import TokenPool
-from blockdraft.native.rotary import RotaryTable, rotate
+from blockdraft.native.rotary import RotaryTable, Rotation, rotate
 from blockdraft.native.segments import Segment
 from blockdraft.native.tuning import Clock, measure_plan
-from blockdraft.native.weights import LayerWeights
 
 PROJECTED_ROWS = 512
 """Context rows projected at once, so that a long prompt does not need all its features' space."""
@@ -52,14 +56,15 @@ class PackedDrafter:
         self.drafter = drafter
         self.dtype, self.device = model.dtype, model.device
         self._layers = [
-            _pack_layer(layer, self.config.rms_norm_eps) for layer in model.decoder_layers()
+            pack_layer(layer, self.config.rms_norm_eps) for layer in model.decoder_layers()
         ]
+        self._selector = share_selector(model)
         self._fc = dense_linear(model.fc.weight.detach(), None)
         eps = self.config.rms_norm_eps
         self._hidden_norm = RMSNormWeight(model.hidden_norm.weight.detach(), eps)
         self._norm = RMSNormWeight(model.norm.weight.detach(), eps)
         attentions = [layer.self_attn for layer in model.decoder_layers()]
-        self._context = _fused(
+        self._context = fused(
             [p for attention in attentions for p in (attention.k_proj, attention.v_proj)]
         )
         self._context_norm = torch.stack([a.k_norm.weight.detach() for a in attentions])
@@ -68,7 +73,7 @@ class PackedDrafter:
             frequencies.inverse.to(self.device), frequencies.scale, self.dtype
         )
         self._chains = ChainMasks(self.dtype, self.device)
-        linears = [linear for layer in self._layers for linear in layer.linears]
+        linears = [linear for layer in self._layers for linear in layer.all_linears]
         linears += [self._fc, self._context]
         self.plan = plan or measure_plan(
             linears, self.dtype, clock, on_cpu=self.device.type == "cpu"
@@ -127,6 +132,11 @@ class PackedDrafter:
         pool.tensor[:, 0].index_copy_(2, rows, turned.permute(1, 2, 0, 3))
         pool.tensor[:, 1].index_copy_(2, rows, kept[:, :, 1].permute(1, 2, 0, 3))
 
+    @property
+    def has_selector(self) -> bool:
+        """Whether drafts are paths through candidates (`draft_lattices`), not logits (`draft`)."""
+        return self._selector is not None
+
     @torch.no_grad()
     def draft(
         self, anchors: Sequence[int], contexts: Sequence[Segment], pool: TokenPool
@@ -136,6 +146,22 @@ class PackedDrafter:
         `contexts[i]` is request i's block: its `num_rows` is the width, the same for all, at
         least 2. Slot logits are scaled and soft-capped as in `BlockDrafter.logits`.
         """
+        return self.drafter.slot_logits(self._slots(anchors, contexts, pool).flatten(0, 1))
+
+    @torch.no_grad()
+    def draft_lattices(
+        self, anchors: Sequence[int], contexts: Sequence[Segment], pool: TokenPool
+    ) -> list[DraftLattice]:
+        """A lattice for each request, for drafters with a selector; else as `draft`."""
+        assert self._selector is not None
+        slots = self._slots(anchors, contexts, pool)
+        logits = self.drafter.slot_logits(slots.flatten(0, 1)).view(*slots.shape[:2], -1)
+        return self._selector.lattices(slots, logits, torch.tensor(anchors, device=self.device))
+
+    def _slots(
+        self, anchors: Sequence[int], contexts: Sequence[Segment], pool: TokenPool
+    ) -> Float[Tensor, "requests slots hidden"]:
+        """Final-normed states of the drafted slots: of all rows but the anchors'."""
         width = contexts[0].num_rows
         hidden = self._embed(anchors, width)
         positions = [p for c in contexts for p in range(c.context_len, c.end)]
@@ -151,48 +177,54 @@ class PackedDrafter:
             rule: [self._mask(context, rule) for context in contexts]
             for rule in dict.fromkeys(map(self.config.mask_rule, range(self.config.num_layers)))
         }
+        blocks = _Blocks(contexts, pool, pool_rows, by, masks)
         for layer_idx, layer in enumerate(self._layers):
-            mask = masks[self.config.mask_rule(layer_idx)]
-            heads = layer.heads(hidden, self.config.head_dim, self.config.rms_norm_eps)
-            heads = rotate(heads, by)
-            self._keep(heads, contexts, pool, layer_idx, pool_rows)
-            attended = self._attend(heads, contexts, pool, layer_idx, mask)
-            hidden = layer.feed_forward(layer.out(attended, hidden))
-        slots = self._norm(hidden).reshape(len(anchors), width, -1)[:, 1:]
-        return self.drafter.slot_logits(slots.flatten(0, 1))
+            attend = partial(self._attention, blocks, layer_idx)
+            normed = layer.input_norm(hidden)
+            hidden = with_residual(layer.attention_conv, normed, hidden, width, attend)
+            normed = layer.mlp_norm(hidden)
+            hidden = with_residual(layer.mlp_conv, normed, hidden, width, layer.gated)
+        return self._norm(hidden).reshape(len(anchors), width, -1)[:, 1:]
+
+    def _attention(
+        self,
+        blocks: "_Blocks",
+        layer_idx: int,
+        normed: Float[Tensor, "rows hidden"],
+        residual: Float[Tensor, "rows hidden"] | None,
+    ) -> Float[Tensor, "rows hidden"]:
+        """One layer's attention of all blocks, `residual` added."""
+        layer = self._layers[layer_idx]
+        heads = layer.heads_of(normed, self.config.head_dim, self.config.rms_norm_eps)
+        heads = rotate(heads, blocks.by)
+        self._keep(heads, blocks, layer_idx)
+        return layer.out(self._attend(heads, blocks, layer_idx), residual)
 
     def _embed(self, anchors: Sequence[int], width: int) -> Float[Tensor, "rows hidden"]:
         blocks = self.drafter.embed_blocks(torch.tensor(anchors, device=self.device), width)
         return blocks.to(self.dtype).flatten(0, 1)
 
     def _keep(
-        self,
-        heads: Float[Tensor, "rows heads dim"],
-        contexts: Sequence[Segment],
-        pool: TokenPool,
-        layer_idx: int,
-        pool_rows: Int[Tensor, " rows"],
+        self, heads: Float[Tensor, "rows heads dim"], blocks: "_Blocks", layer_idx: int
     ) -> None:
         """Write the blocks' own keys and values behind their contexts."""
         new = new_keys_values(heads, heads.shape[0], self.config.num_kv_heads)
-        if len(contexts) == 1:
-            pool.write(layer_idx, contexts[0].base + contexts[0].context_len, new)
+        if len(blocks.contexts) == 1:
+            context = blocks.contexts[0]
+            blocks.pool.write(layer_idx, context.base + context.context_len, new)
         else:
-            pool.scatter(layer_idx, pool_rows, new)
+            blocks.pool.scatter(layer_idx, blocks.pool_rows, new)
 
     def _attend(
-        self,
-        heads: Float[Tensor, "rows heads dim"],
-        contexts: Sequence[Segment],
-        pool: TokenPool,
-        layer_idx: int,
-        masks: Sequence[KeyMask],
+        self, heads: Float[Tensor, "rows heads dim"], blocks: "_Blocks", layer_idx: int
     ) -> Float[Tensor, "rows width"]:
+        contexts = blocks.contexts
+        masks = blocks.masks[self.config.mask_rule(layer_idx)]
         width = contexts[0].num_rows
         parts: list[Tensor] = []
         for place, (context, mask) in enumerate(zip(contexts, masks, strict=True)):
             first = mask.first_key
-            kept = pool.keys_values(layer_idx, context.base + first, context.end - first)
+            kept = blocks.pool.keys_values(layer_idx, context.base + first, context.end - first)
             span = Span(place * width, width, self.config.num_heads)
             parts.append(attend(heads, span, kept, mask))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -211,6 +243,17 @@ class PackedDrafter:
             sees &= distance >= 0
         mask = additive(sees, self.dtype).to(self.device)
         return KeyMask(first_key, mask)
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """What every layer of a pass needs to know of the blocks in it."""
+
+    contexts: Sequence[Segment]
+    pool: TokenPool
+    pool_rows: Int[Tensor, " rows"]
+    by: Rotation
+    masks: Mapping[MaskRule, Sequence[KeyMask]]
 
 
 class PackedState:
@@ -240,39 +283,13 @@ class PackedState:
             chunk = features[first - start : rows.stop - start]
             self._drafter.project(chunk, rows, rows, self._pool)
 
-    def propose(self, anchor: int, width: int) -> DraftLogits:
+    def propose(self, anchor: int, width: int) -> DraftLogits | DraftLattice:
         drafter = self._drafter.drafter
         usable = drafter.usable_width(self._context_len, width)
         if usable < 2:
             return drafter.no_draft()
         context = Segment(0, self._context_len, usable)
+        if self._drafter.has_selector:
+            return self._drafter.draft_lattices([anchor], [context], self._pool)[0]
         logits = self._drafter.draft([anchor], [context], self._pool)
         return DraftLogits(drafter.over_target_vocabulary(logits))
-
-
-def _pack_layer(layer: DrafterLayer, eps: float) -> LayerWeights:
-    attention, mlp = layer.self_attn, layer.mlp
-    config_heads = attention.q_proj.out_features // attention.head_dim
-    key_heads = attention.k_proj.out_features // attention.head_dim
-    norms = (
-        attention.q_norm.weight.detach().expand(config_heads, -1),
-        attention.k_norm.weight.detach().expand(key_heads, -1),
-    )
-    return LayerWeights(
-        input_norm=RMSNormWeight(layer.input_layernorm.weight.detach(), eps),
-        qkv=_fused([attention.q_proj, attention.k_proj, attention.v_proj]),
-        qk_norm=torch.cat(norms),
-        out=_fused([attention.o_proj]),
-        mlp_norm=RMSNormWeight(layer.post_attention_layernorm.weight.detach(), eps),
-        gate_up=_fused([mlp.gate_proj, mlp.up_proj]),
-        down=_fused([mlp.down_proj]),
-    )
-
-
-def _fused(parts: Sequence[torch.nn.Linear]) -> Linear:
-    """One product for several projections of the same input."""
-    weight = torch.cat([part.weight.detach() for part in parts])
-    biases = [
-        bias.detach() for part in parts for name, bias in part.named_parameters() if name == "bias"
-    ]
-    return dense_linear(weight, torch.cat(biases) if biases else None)

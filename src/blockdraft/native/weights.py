@@ -42,7 +42,13 @@ class LayerWeights:
         self, hidden: Float[Tensor, "rows hidden"], head_dim: int, eps: float
     ) -> Float[Tensor, "rows heads dim"]:
         """Query, key and value heads, in this order; queries and keys normed, none rotated."""
-        heads = self.qkv(self.input_norm(hidden)).view(hidden.shape[0], -1, head_dim)
+        return self.heads_of(self.input_norm(hidden), head_dim, eps)
+
+    def heads_of(
+        self, normed: Float[Tensor, "rows hidden"], head_dim: int, eps: float
+    ) -> Float[Tensor, "rows heads dim"]:
+        """`heads` of rows that went through the input norm already."""
+        heads = self.qkv(normed).view(normed.shape[0], -1, head_dim)
         if self.qk_norm is not None:
             turned = heads[:, : self.qk_norm.shape[0]]
             turned.copy_(functional.rms_norm(turned, (head_dim,), eps=eps) * self.qk_norm)
@@ -50,8 +56,16 @@ class LayerWeights:
 
     def feed_forward(self, hidden: Float[Tensor, "rows hidden"]) -> Float[Tensor, "rows hidden"]:
         """The gated MLP with its norm and residual."""
-        gate, up = self.gate_up(self.mlp_norm(hidden)).chunk(2, dim=-1)
-        return self.down(functional.silu(gate) * up, hidden)
+        return self.gated(self.mlp_norm(hidden), hidden)
+
+    def gated(
+        self,
+        normed: Float[Tensor, "rows hidden"],
+        residual: Float[Tensor, "rows hidden"] | None,
+    ) -> Float[Tensor, "rows hidden"]:
+        """The gated MLP of rows that went through its norm already, `residual` added."""
+        gate, up = self.gate_up(normed).chunk(2, dim=-1)
+        return self.down(functional.silu(gate) * up, residual)
 
 
 @dataclass(slots=True)

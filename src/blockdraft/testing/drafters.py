@@ -161,3 +161,9 @@ def one_hot_logits(ids: Sequence[int], vocab_size: int) -> Float[Tensor, "slots 
     logits = torch.zeros(len(ids), vocab_size, dtype=torch.float64)
     logits[torch.arange(len(ids)), torch.tensor(list(ids), dtype=torch.long)] = 30.0
     return logits
+
+
+def logits_of(draft: Draft) -> Float[Tensor, "slots vocab"]:
+    """The logits of a draft that is expected to have some."""
+    assert isinstance(draft, DraftLogits), f"a draft of another kind: {type(draft).__name__}"
+    return draft.logits

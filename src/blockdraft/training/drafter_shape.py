@@ -54,6 +54,20 @@ def shape_drafter(
     )
 
 
+def refuse_second_version(found: DrafterConfig, source: str) -> None:
+    """Raise ConfigError when a run would start from a DFlash 2 drafter.
+
+    The training pass has neither its convolutions nor the loss of its selector: what came out would
+    be worse than what went in.
+    """
+    if found.dflash2 is not None:
+        raise ConfigError(
+            f"drafter.init: {source} is a DFlash 2 drafter (convolutions and a candidate selector),"
+            " which can't be trained further here; start from a plain DFlash drafter, from the"
+            " target's layers or from scratch"
+        )
+
+
 def choose_mask_token(
     wanted: str | int | None, spec: TargetSpec, codec: TextCodec | None, used: Collection[int]
 ) -> int:

@@ -8,6 +8,7 @@ targets), T13 (thinking mode).
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -21,6 +22,9 @@ from torch import Tensor
 
 from blockdraft.check import ENGINE_NAMES, RULES, Finding, Located, gather_pair, judge_pair
 from blockdraft.check.rules import live
+from blockdraft.checkpoint import load_checkpoint, save_checkpoint
+from blockdraft.checkpoint.contents import expected_shapes
+from blockdraft.drafter import DFlash2Config
 
 GOOD = {"DFL115", "DFL214", "DFL311", "DFL409", "DFL510"}
 """What engines want to be asked for: notes that every pair gets."""
@@ -75,6 +79,22 @@ def nest(**values: object) -> Change:
         update(cast(Raw, raw["dflash_config"]), values)
 
     return lambda root: edit(root, "drafter/config.json", how)
+
+
+def second_version(root: Path) -> None:
+    """A whole DFlash 2 drafter in place of the plain one, which every reader of it may load."""
+    old = load_checkpoint(root / "drafter")
+    config = replace(
+        old.config,
+        dflash2=DFlash2Config(
+            conv_kernel_size=2, conv_group_size=16, selector_rank=4, selector_top_k=4
+        ),
+    )
+    shapes = expected_shapes(config)
+    state = {name: old.state.get(name, torch.zeros(shape)) for name, shape in shapes.items()}
+    save_checkpoint(root / "second", replace(old, config=config, state=state, recorded_tau=None))
+    for name in ("config.json", "model.safetensors"):
+        (root / "second" / name).replace(root / "drafter" / name)
 
 
 def template(**values: object) -> Change:
@@ -289,6 +309,7 @@ CASES = [
          tensor("markov_head.markov_w1", 260, 8)),
     Case("DFlash 2 keys", "DFL111 DFL207 DFL307 DFL504 DFL600",
          nest(conv_kernel_size=2, conv_group_size=16)),
+    Case("DFlash 2", "DFL111 DFL215 DFL307 DFL410 DFL504", second_version),
     Case("half of DFlash 2 keys", "DFL111 DFL207 DFL208 DFL307 DFL504 DFL600",
          nest(selector_rank=256)),
     Case("rope style", "DFL113 DFL600", top(rope_is_neox_style=False)),

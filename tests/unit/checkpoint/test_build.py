@@ -18,6 +18,7 @@ from blockdraft.checkpoint import (
 from blockdraft.decoding.interfaces import LMHead, TargetSpec, TargetState
 from blockdraft.drafter import DrafterConfig
 from blockdraft.errors import CheckpointError, ConfigError
+from blockdraft.testing import logits_of
 
 MakeCheckpoint = Callable[[DrafterConfig], DrafterCheckpoint]
 
@@ -66,7 +67,7 @@ def test_every_optional_part_reaches_the_drafter(
     def logits(checkpoint: DrafterCheckpoint) -> Tensor:
         state = build_drafter(checkpoint, target, block_size=4).open()
         state.extend([1, 2, 3, 4], features)
-        return state.propose(1, 5).logits
+        return logits_of(state.propose(1, 5))
 
     before = logits(plain)
     assert before.shape == (3, 40) and torch.isfinite(before).sum() == 9

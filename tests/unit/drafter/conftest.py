@@ -1,6 +1,11 @@
-"""A tiny drafter and the embedding and head of a tiny target, for the drafter's tests."""
+"""A tiny drafter and the embedding and head of a tiny target, for the drafter's tests.
 
+It also makes the shared modules of this folder importable under every import mode.
+"""
+
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,6 +13,8 @@ from torch import Tensor
 
 from blockdraft.decoding.interfaces import LMHead, TargetSpec, TargetState
 from blockdraft.drafter import BlockDrafter, DrafterConfig
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 MakeModel = Callable[[DrafterConfig], BlockDrafter]
 

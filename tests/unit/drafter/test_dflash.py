@@ -13,6 +13,7 @@ from torch import Tensor
 from blockdraft.decoding.interfaces import Drafter, TargetModel
 from blockdraft.drafter import BlockDrafter, DFlashDrafter, DFlashState, DrafterConfig
 from blockdraft.errors import CheckpointError, ConfigError
+from blockdraft.testing import logits_of
 
 MakeModel = Callable[[DrafterConfig], BlockDrafter]
 
@@ -37,7 +38,7 @@ def test_cache_length_equals_the_anchor_position(
         state.extend(list(range(count)), torch.randn(count, 32))
         committed += count
         draft = state.propose(anchor=5, width=width)
-        assert draft.logits.shape == (min(width, 5) - 1, 40)
+        assert logits_of(draft).shape == (min(width, 5) - 1, 40)
         assert state.context_len == committed
         assert state.cache.lengths == (committed,)
 
@@ -58,9 +59,9 @@ def test_proposal_is_the_models_over_anchor_and_masks(
     model.extend(cache, features[None])
     embeddings = 4.0 * target.embed(torch.tensor([[9, 3, 3, 3]]))
     expected = target.head()(model.hidden(embeddings, cache)[0, 1:])
-    torch.testing.assert_close(state.propose(9, 4).logits, expected)
+    torch.testing.assert_close(logits_of(state.propose(9, 4)), expected)
     unscaled = _fed(DFlashDrafter(make_model(config), target), features)
-    assert not torch.allclose(unscaled.propose(9, 4).logits, expected, atol=1e-2)
+    assert not torch.allclose(logits_of(unscaled.propose(9, 4)), expected, atol=1e-2)
 
 
 def test_a_long_prompt_in_chunks_equals_one_pass(
@@ -80,19 +81,21 @@ def test_states_do_not_disturb_each_other(model: BlockDrafter, target: TargetMod
     """C07: long, short and the long request again, interleaved, equal fresh drafters."""
     drafter = DFlashDrafter(model, target)
     long, short = torch.randn(30, 32), torch.randn(3, 32)
-    expected = [_fed(DFlashDrafter(model, target), f).propose(2, 5).logits for f in (long, short)]
+    expected = [
+        logits_of(_fed(DFlashDrafter(model, target), f).propose(2, 5)) for f in (long, short)
+    ]
     first, second = _fed(drafter, long), _fed(drafter, short)
     third = _fed(drafter, long)
     for state, index in ((first, 0), (second, 1), (first, 0), (third, 0), (second, 1)):
-        assert torch.equal(state.propose(2, 5).logits, expected[index])
+        assert torch.equal(logits_of(state.propose(2, 5)), expected[index])
 
 
 def test_reduced_vocabulary_maps_through_d2t(model: BlockDrafter, target: TargetModel) -> None:
     """L05: target id = i + d2t[i]; every other id is impossible."""
     d2t = torch.tensor([2, 4, 7, 36])  # target ids 2, 5, 9, 39
     features = torch.randn(6, 32)
-    full = _fed(DFlashDrafter(model, target), features).propose(1, 4).logits
-    reduced = _fed(DFlashDrafter(model, target, d2t=d2t), features).propose(1, 4).logits
+    full = logits_of(_fed(DFlashDrafter(model, target), features).propose(1, 4))
+    reduced = logits_of(_fed(DFlashDrafter(model, target, d2t=d2t), features).propose(1, 4))
     ids = [2, 5, 9, 39]
     torch.testing.assert_close(reduced[:, ids], full[:, ids])
     others = [i for i in range(40) if i not in ids]
@@ -106,7 +109,7 @@ def test_a_head_of_its_own_is_used_instead_of_the_targets(
     d2t, lm_head = torch.tensor([2, 4, 7, 36]), torch.randn(4, 16)
     drafter = DFlashDrafter(model, target, d2t=d2t, lm_head=lm_head)
     features = torch.randn(6, 32)
-    logits = _fed(drafter, features).propose(1, 3).logits
+    logits = logits_of(_fed(drafter, features).propose(1, 3))
     cache = model.new_cache()
     model.extend(cache, features[None])
     hidden = model.hidden(target.embed(torch.tensor([[1, 3, 3]])), cache)[0, 1:]
@@ -121,7 +124,7 @@ def test_an_own_head_may_be_padded_otherwise_than_the_target(
     """L17: same vocabulary, another number of padding rows."""
     lm_head = torch.randn(rows, 16)
     state = _fed(DFlashDrafter(model, target, lm_head=lm_head), torch.randn(2, 32))
-    logits = state.propose(1, 3).logits
+    logits = logits_of(state.propose(1, 3))
     assert logits.shape == (2, 40)
     assert int(torch.isfinite(logits).sum()) == 2 * min(rows, 40)
 
@@ -139,9 +142,9 @@ def test_learned_mask_embedding_replaces_the_mask_row(
     learned = _fed(DFlashDrafter(model, target, mask_embedding=row), features)
     other = BlockDrafter(replace(model.config, mask_token_id=17)).requires_grad_(False)
     other.load_state_dict(model.state_dict())
-    expected = _fed(DFlashDrafter(other, target), features).propose(3, 5).logits
+    expected = logits_of(_fed(DFlashDrafter(other, target), features).propose(3, 5))
     # The anchor has the mask token's id here: only the masked slots are replaced.
-    torch.testing.assert_close(learned.propose(3, 5).logits, expected)
+    torch.testing.assert_close(logits_of(learned.propose(3, 5)), expected)
 
 
 def test_smaller_blocks_are_fine_and_larger_ones_are_reduced_with_a_warning(
@@ -158,7 +161,7 @@ def test_smaller_blocks_are_fine_and_larger_ones_are_reduced_with_a_warning(
         "block size 16 is larger than the drafter was trained for; using 5"
     ]
     state = _fed(drafter, torch.randn(3, 32))
-    assert torch.equal(state.propose(1, 16).logits, state.propose(1, 5).logits)
+    assert torch.equal(logits_of(state.propose(1, 16)), logits_of(state.propose(1, 5)))
     with pytest.raises(ConfigError, match="at least 1"):
         DFlashDrafter(model, target, block_size=0)
 
@@ -173,16 +176,16 @@ def test_beyond_the_position_limit_nothing_is_drafted_or_kept(
     drafter = DFlashDrafter(make_model(replace(config, max_position_embeddings=20)), target)
     with caplog.at_level(logging.WARNING, logger="blockdraft"):
         state = _fed(drafter, torch.randn(15, 32))
-        assert len(state.propose(1, 5).logits) == 4
+        assert len(logits_of(state.propose(1, 5))) == 4
         assert not caplog.records
         widths: list[int] = []
         for _ in range(8):
             state.extend([1], torch.randn(1, 32))
-            widths.append(1 + len(state.propose(1, 5).logits))
+            widths.append(1 + len(logits_of(state.propose(1, 5))))
         assert widths == [4, 3, 2, 1, 1, 1, 1, 1]
         assert state.context_len == 23
         assert state.cache.lengths == (0,) and state.cache.capacity == 0
-        assert len(_fed(drafter, torch.randn(100, 32)).propose(1, 5).logits) == 0
+        assert len(logits_of(_fed(drafter, torch.randn(100, 32)).propose(1, 5))) == 0
     assert len(caplog.records) == 1
     assert "position limit of 20" in caplog.records[0].getMessage()
 
@@ -193,8 +196,8 @@ def test_dtypes_are_cast_at_the_seam(
 ) -> None:
     """A 16-bit drafter with an fp32 target: features and embeddings go in, hidden states out."""
     features = torch.randn(4, 32)
-    exact = _fed(DFlashDrafter(model, target), features).propose(1, 5).logits
-    rounded = _fed(DFlashDrafter(model.to(dtype), target), features).propose(1, 5).logits
+    exact = logits_of(_fed(DFlashDrafter(model, target), features).propose(1, 5))
+    rounded = logits_of(_fed(DFlashDrafter(model.to(dtype), target), features).propose(1, 5))
     assert rounded.dtype == torch.float32
     torch.testing.assert_close(rounded, exact, rtol=0.1, atol=0.5)
 
@@ -203,7 +206,7 @@ def test_overflow_in_fp16_is_handed_on(model: BlockDrafter, target: TargetModel)
     """L10: non-finite logits are returned as they are; the decoder reports them."""
     model.layers[0].get_parameter("mlp.down_proj.weight").fill_(30000.0)
     state = _fed(DFlashDrafter(model.half(), target), torch.randn(4, 32))
-    logits = state.propose(1, 5).logits
+    logits = logits_of(state.propose(1, 5))
     assert logits.shape == (4, 40)
     assert not torch.isfinite(logits).all()
 
@@ -212,6 +215,6 @@ def test_drafts_may_be_changed_in_place(model: BlockDrafter, target: TargetModel
     """Results are plain tensors, whatever mode the caller runs in."""
     with torch.inference_mode():
         features = torch.randn(4, 32)
-    logits = _fed(DFlashDrafter(model, target), features).propose(1, 5).logits
+    logits = logits_of(_fed(DFlashDrafter(model, target), features).propose(1, 5))
     assert not logits.requires_grad and not logits.is_inference()
     logits.add_(1.0)

@@ -85,14 +85,27 @@ def expected(target: TargetModel) -> list[tuple[int, ...]]:
     return [collect(p, decode(target, NoDrafter(), p, PARAMS)).token_ids for p in PROMPTS]
 
 
+@pytest.fixture(scope="module")
+def reference() -> HFTarget:
+    return tiny_target("qwen3", size=SIZE)
+
+
+@pytest.fixture(scope="module")
+def reference_texts(reference: HFTarget) -> list[tuple[int, ...]]:
+    return expected(reference)
+
+
 @pytest.mark.parametrize("width", ["auto", "off", "fixed:3", "fixed:4"])
 @pytest.mark.parametrize("kind", ["block", "lookup", "oracle", "none"])
 @pytest.mark.parametrize("engine", ["native", "hf"])
 def test_every_pair_and_width_gives_the_reference_s_text(
-    engine: str, kind: str, width: str
+    engine: str,
+    kind: str,
+    width: str,
+    reference: HFTarget,
+    reference_texts: list[tuple[int, ...]],
 ) -> None:
     """Also with prefixes in store: a drafter that can't copy its context must not be misled."""
-    reference = tiny_target("qwen3", size=SIZE)
     target = native() if engine == "native" else reference
     drafters: dict[str, Drafter] = {
         "block": block_drafter(target),
@@ -101,7 +114,7 @@ def test_every_pair_and_width_gives_the_reference_s_text(
         "none": NoDrafter(),
     }
     built = build_engine(target, drafters[kind], replace(SMALL, width=parse_width(width)))
-    assert answers(built, PROMPTS) == expected(reference)
+    assert answers(built, PROMPTS) == reference_texts
     batches = "batching brings no gain" not in built.banner
     assert built.batches == batches == (engine == "native")
     hits = built.engine.stats().prefixes.hits

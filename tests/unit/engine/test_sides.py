@@ -1,19 +1,26 @@
 """Pooled and stateful sides tell one story: the same feeds give the same logits and drafts."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
-from blockdraft.decoding import DraftLogits
-from blockdraft.drafter import BlockDrafter, DFlashDrafter, DrafterConfig
+from blockdraft.drafter import BlockDrafter, DFlash2Config, DFlashDrafter, DrafterConfig
 from blockdraft.engine.extents import Move
 from blockdraft.engine.pooled import PooledDrafts, PooledTarget, asked_rows
-from blockdraft.engine.sides import DraftRequest, Extension, Feed, PassResult, TargetSide
+from blockdraft.engine.sides import (
+    DraftRequest,
+    DraftRows,
+    Extension,
+    Feed,
+    PassResult,
+    TargetSide,
+)
 from blockdraft.engine.stateful import StatefulDrafts, StatefulTarget
 from blockdraft.native import NativeTarget, PackedDrafter
-from blockdraft.testing import TinySize, tiny_model
+from blockdraft.testing import TinySize, logits_of, tiny_model
 
 VOCAB = 24
 TAPS = (0, 1)
@@ -134,14 +141,42 @@ def test_pooled_drafts_equal_stateful_ones(drafter: DFlashDrafter) -> None:
     for keys in ((0,), (0, 1), (1, 2, 3, 4, 5), (4, 5), tuple(lens)):
         requests = [DraftRequest(key, 32 * key, lens[key], 7 + key, 5) for key in keys]
         rows = pooled.draft(requests)
+        assert isinstance(rows, DraftRows)
         assert sum(rows.num_slots) == len(rows.logits)
         start = 0
         for count, draft in zip(rows.num_slots, stateful.draft(requests), strict=True):
-            assert isinstance(draft, DraftLogits)
             own = rows.logits[start : start + count]
-            torch.testing.assert_close(own, draft.logits.to(own), atol=1e-9, rtol=0)
+            torch.testing.assert_close(own, logits_of(draft).to(own), atol=1e-9, rtol=0)
             start += count
-    assert pooled.draft([DraftRequest(2, 64, 17, 1, 5)]).num_slots == (2,)
+    last = pooled.draft([DraftRequest(2, 64, 17, 1, 5)])
+    assert isinstance(last, DraftRows) and last.num_slots == (2,)
+
+
+def test_pooled_lattices_equal_stateful_ones(target: NativeTarget) -> None:
+    """DFlash 2: widths cut by the position limit among them, and requests past it (L13)."""
+    second = DFlash2Config(conv_kernel_size=2, conv_group_size=4, selector_rank=3, selector_top_k=6)
+    model = BlockDrafter(replace(CONFIG, dflash2=second)).requires_grad_(False).double()
+    for parameter in model.parameters():
+        parameter.normal_(std=0.5)
+    drafter = DFlashDrafter(model, target)
+    sides = (PooledDrafts(PackedDrafter(drafter, clock=lambda: 0.0), 200), StatefulDrafts(drafter))
+    lens = {0: 3, 1: 14, 2: 17, 3: 19, 4: 30}
+    for side in sides:
+        side.extend(
+            [
+                Extension(key, 32 * key, 0, (1,) * count, features_of(count, key))
+                for key, count in lens.items()
+            ]
+        )
+    for keys in ((0,), (0, 1), (1, 2, 3, 4), (3, 4), tuple(lens)):
+        requests = [DraftRequest(key, 32 * key, lens[key], 7 + key, 5) for key in keys]
+        pooled, stateful = (side.draft(requests) for side in sides)
+        assert isinstance(pooled, list) and isinstance(stateful, list)
+        for ours, theirs in zip(pooled, stateful, strict=True):
+            assert type(ours) is type(theirs)
+            for part, other in zip(ours, theirs, strict=True):
+                if isinstance(part, Tensor) and isinstance(other, Tensor):
+                    torch.testing.assert_close(part, other, atol=1e-9, rtol=0)
 
 
 def test_forgotten_requests_leave_no_state(target: NativeTarget, drafter: DFlashDrafter) -> None:

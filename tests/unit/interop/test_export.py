@@ -4,6 +4,7 @@ import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from blockdraft.builtin import builtin_drafter_path
 from blockdraft.checkpoint import DrafterCheckpoint, load_checkpoint
 from blockdraft.checkpoint.contents import expected_shapes
-from blockdraft.drafter import DrafterConfig, RopeConfig
+from blockdraft.drafter import DFlash2Config, DrafterConfig, RopeConfig
 from blockdraft.drafter.config import LayerType
 from blockdraft.errors import CheckpointError, ConfigError, Error
 from blockdraft.interop import formats
@@ -125,6 +126,9 @@ INGREDIENTS = st.builds(
 )
 
 
+SECOND = DFlash2Config(conv_kernel_size=2, conv_group_size=4, selector_rank=3, selector_top_k=5)
+
+
 def order(format_: ExportFormat, target: Path, drafter: Path, out: Path) -> ExportOrder:
     return ExportOrder(format=format_, target=str(target), drafter=str(drafter), out=out)
 
@@ -215,6 +219,38 @@ def test_exports_repeat_to_the_byte(
         first, second = ({f.name: f.read_bytes() for f in folder.iterdir()} for folder in folders)
         assert first == second
         assert "mask_embedding.pt" in first
+
+
+def test_a_second_version_comes_back_to_the_byte(
+    full_config: DrafterConfig, make_drafter: MakeDrafter, target_folder: Path, tmp_path: Path
+) -> None:
+    """DFlash 2 to hf and again: nothing is lost, and weights and config are the same bytes."""
+    config = replace(full_config, dflash2=SECOND, output_multiplier=0.5)
+    made = replace(make_drafter(config), mask_embedding=torch.randn(16))
+    folders = [tmp_path / name for name in ("drafter", "once", "twice")]
+    folders[0].mkdir()
+    write_hf(folders[0], made)
+    for source, out in pairwise(folders):
+        export_pair(order("hf", target_folder, source, out))
+    assert first_difference(made, load_checkpoint(folders[2])) is None
+    for name in ("config.json", "model.safetensors", "mask_embedding.pt"):
+        assert len({(folder / name).read_bytes() for folder in folders}) == 1, name
+    assert "It is a DFlash 2 drafter" in (folders[1] / "README.md").read_text()
+
+
+@pytest.mark.parametrize("format_", ["gguf", "speculators"])
+def test_a_second_version_is_not_written_in_other_formats(
+    format_: ExportFormat,
+    full_config: DrafterConfig,
+    make_drafter: MakeDrafter,
+    target_folder: Path,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "drafter").mkdir()
+    write_hf(tmp_path / "drafter", make_drafter(replace(full_config, dflash2=SECOND)))
+    with pytest.raises(CheckpointError, match=f"can't be written as {format_}: .*--format hf"):
+        export_pair(order(format_, target_folder, tmp_path / "drafter", tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("outtype", ["f32", "bf16", "f16"])

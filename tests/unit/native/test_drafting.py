@@ -2,22 +2,30 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import count
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType]: bare PathLike
 from torch import Tensor
 
 from blockdraft.checkpoint import load_checkpoint, load_drafter_model
-from blockdraft.decoding import DraftLogits, LMHead, TargetSpec, TargetState
-from blockdraft.drafter import BlockDrafter, DFlashDrafter, DrafterConfig, RopeConfig
+from blockdraft.decoding import Draft, DraftLattice, LMHead, TargetSpec, TargetState
+from blockdraft.drafter import (
+    BlockDrafter,
+    DFlash2Config,
+    DFlashDrafter,
+    DrafterConfig,
+    RopeConfig,
+)
 from blockdraft.native.drafting import PackedDrafter
 from blockdraft.native.linear import PLAIN, KernelPlan
 from blockdraft.native.segments import Segment
+from blockdraft.testing import logits_of
 
 PADDING = KernelPlan((PLAIN, PLAIN), tuple(-(-n // 8) * 8 for n in range(65)))
 
@@ -114,6 +122,15 @@ def pack(drafter: DFlashDrafter, plan: KernelPlan | None = None) -> PackedDrafte
     return PackedDrafter(drafter, clock=steady_clock(), plan=plan)
 
 
+@cache
+def kept_pair(
+    config: DrafterConfig, plan: KernelPlan | None
+) -> tuple[DFlashDrafter, PackedDrafter]:
+    """A drafter and its fast form, made once for all examples, which only read them."""
+    drafter = make_drafter(config)
+    return drafter, pack(drafter, plan)
+
+
 def features_of(config: DrafterConfig, rows: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     size = len(config.taps) * config.hidden_size
@@ -131,8 +148,7 @@ def proposals(
         state.extend((1,) * len(new), new)
         assert state.context_len == cut
         draft = state.propose(5 + cut % 30, width)
-        assert isinstance(draft, DraftLogits)
-        drafts.append(draft.logits)
+        drafts.append(logits_of(draft))
     return drafts
 
 
@@ -182,12 +198,13 @@ def test_reduced_vocabulary_own_head_and_mask_embedding() -> None:
         )
         assert_same_drafts(drafter, pack(drafter), (3, 9), (2, 6))
         draft = pack(drafter).open().propose(4, 6)
-        assert draft.logits.shape == (5, CONFIG.vocab_size)
-        assert bool(draft.logits.isneginf().any()) == ("d2t" in extra)
+        assert logits_of(draft).shape == (5, CONFIG.vocab_size)
+        assert bool(logits_of(draft).isneginf().any()) == ("d2t" in extra)
 
 
 @pytest.mark.parametrize("name", ["full", "sliding beside full", "all causal", "yarn"])
 @pytest.mark.parametrize("plan", [None, PADDING], ids=["measured", "padded"])
+@settings(max_examples=20)
 @given(
     lens=st.lists(st.integers(1, 20), min_size=1, max_size=6),
     width=st.integers(2, 6),
@@ -197,8 +214,7 @@ def test_requests_together_equal_requests_alone(
     name: str, plan: KernelPlan | None, lens: list[int], width: int, gap: int
 ) -> None:
     """B27: rows nobody wrote hold NaN, so that reading one would show."""
-    drafter = make_drafter(CONFIGS[name])
-    fast = pack(drafter, plan)
+    drafter, fast = kept_pair(CONFIGS[name], plan)
     bases = [gap + sum(lens[:i]) + i * (6 + gap) for i in range(len(lens))]
     pool = fast.new_pool(bases[-1] + lens[-1] + 6)
     pool.tensor.fill_(torch.nan)
@@ -213,11 +229,78 @@ def test_requests_together_equal_requests_alone(
         state = drafter.open()
         state.extend((1,) * len(own), own)
         want = state.propose(anchors[i], width)
-        assert isinstance(want, DraftLogits)
-        torch.testing.assert_close(logits[i], want.logits, atol=1e-9, rtol=0)
+        torch.testing.assert_close(logits[i], logits_of(want), atol=1e-9, rtol=0)
     unwritten = set(range(pool.num_rows)) - set(rows)
     unwritten -= {c.base + c.context_len + i for c in contexts for i in range(width)}
     assert bool(pool.tensor[:, :, :, sorted(unwritten)].isnan().all())
+
+
+SECOND = DFlash2Config(conv_kernel_size=2, conv_group_size=4, selector_rank=3, selector_top_k=6)
+
+
+def assert_same_lattices(got: Draft, want: Draft, tolerance: float) -> None:
+    assert isinstance(got, DraftLattice) and isinstance(want, DraftLattice)
+    for ours, theirs in zip(got, want, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "plan"),
+    [(torch.float64, None), (torch.float64, PADDING), (torch.float32, None)],
+    ids=["float64", "padded", "float32"],
+)
+@pytest.mark.parametrize(
+    "name", ["full", "sliding beside full", "all causal", "yarn", "soft cap and scales"]
+)
+def test_lattices_equal_the_readable_drafter_s(
+    name: str, dtype: torch.dtype, plan: KernelPlan | None
+) -> None:
+    """DFlash 2 on the fast path: convolutions along each block, scores of all pairs, every width
+    and kernels of three taps on blocks that are shorter."""
+    for taps in (2, 3):
+        second = replace(SECOND, conv_kernel_size=taps)
+        drafter = make_drafter(replace(CONFIGS[name], dflash2=second), dtype)
+        fast = pack(drafter, plan)
+        features = features_of(fast.config, 13, dtype)
+        for width in (2, 3, 6):
+            slow_state, fast_state = drafter.open(), fast.open()
+            for start, end in ((0, 1), (1, 8), (8, 13)):
+                for state in (slow_state, fast_state):
+                    state.extend((1,) * (end - start), features[start:end])
+                want = slow_state.propose(5 + end, width)
+                tolerance = 1e-9 if dtype == torch.float64 else 1e-4
+                assert_same_lattices(fast_state.propose(5 + end, width), want, tolerance)
+
+
+@settings(max_examples=25)
+@given(lens=st.lists(st.integers(1, 20), min_size=1, max_size=5), width=st.integers(2, 6))
+def test_lattices_together_equal_lattices_alone(lens: list[int], width: int) -> None:
+    """Neighbors in a pass: neither attention nor a convolution reaches into another's block."""
+    drafter, fast = kept_pair(replace(MIXED, dflash2=SECOND), None)
+    bases = [sum(lens[:i]) + i * 8 for i in range(len(lens))]
+    pool = fast.new_pool(bases[-1] + lens[-1] + 8)
+    pool.tensor.fill_(torch.nan)
+    features = [features_of(fast.config, n, torch.float64, seed=i) for i, n in enumerate(lens)]
+    positions = [p for n in lens for p in range(n)]
+    rows = [base + p for base, n in zip(bases, lens, strict=True) for p in range(n)]
+    fast.project(torch.cat(features), positions, rows, pool)
+    anchors = [5 + i for i in range(len(lens))]
+    contexts = [Segment(base, n, width) for base, n in zip(bases, lens, strict=True)]
+    lattices = fast.draft_lattices(anchors, contexts, pool)
+    for own, anchor, lattice in zip(features, anchors, lattices, strict=True):
+        state = drafter.open()
+        state.extend((1,) * len(own), own)
+        assert_same_lattices(lattice, state.propose(anchor, width), 1e-9)
+
+
+def test_a_selector_outlives_the_readable_model_s_weights() -> None:
+    drafter = make_drafter(replace(CONFIG, dflash2=SECOND))
+    fast = pack(drafter)
+    state = fast.open()
+    state.extend((1,) * 9, features_of(CONFIG, 9, torch.float64))
+    before = state.propose(5, 6)
+    drafter.release_weights()
+    assert_same_lattices(state.propose(5, 6), before, 0.0)
 
 
 def test_a_draft_leaves_the_context_as_it_was() -> None:
@@ -225,9 +308,9 @@ def test_a_draft_leaves_the_context_as_it_was() -> None:
     features = features_of(MIXED, 9, torch.float64)
     state = drafter.open()
     state.extend((1,) * 9, features)
-    first = state.propose(5, 6).logits
+    first = logits_of(state.propose(5, 6))
     state.propose(7, 4)
-    assert torch.equal(state.propose(5, 6).logits, first)
+    assert torch.equal(logits_of(state.propose(5, 6)), first)
 
 
 def test_nothing_is_drafted_past_the_position_limit(caplog: pytest.LogCaptureFixture) -> None:
@@ -275,5 +358,5 @@ def test_recorded_outputs_of_the_public_reference(case: str, data_dir: Path) -> 
         state.extend((1,) * len(features), features)
         block = recorded[f"{step}.block_ids"][0]
         assert bool((block[1:] == model.config.mask_token_id).all())
-        logits = state.propose(int(block[0]), len(block)).logits
+        logits = logits_of(state.propose(int(block[0]), len(block)))
         torch.testing.assert_close(logits, recorded[f"{step}.logits"][0], rtol=0, atol=1e-4)

@@ -1,6 +1,7 @@
 """What a training starts from, what it is refused for, and what it reaches: overfit, by ranks."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -18,8 +19,10 @@ from tiny_runs import (
 )
 from torch import Tensor
 
-from blockdraft.checkpoint import load_checkpoint
+from blockdraft.checkpoint import DrafterCheckpoint, load_checkpoint, save_checkpoint
+from blockdraft.checkpoint.contents import expected_shapes
 from blockdraft.decoding import SamplingParams
+from blockdraft.drafter import DFlash2Config
 from blockdraft.errors import ConfigError, Error
 from blockdraft.evaluation import measure_acceptance
 from blockdraft.target import HFTarget
@@ -110,6 +113,18 @@ def test_a_run_can_start_from_a_checkpoint(pair: Pair, tmp_path: Path, size: int
     assert wide.drafter.config.block_size == 6
     other = wide.drafter.state_dict()
     assert all(torch.equal(other[n], ran.weights[n].bfloat16().float()) for n in other)
+
+
+def test_a_run_does_not_start_from_a_second_version(pair: Pair, tmp_path: Path) -> None:
+    """DFlash 2: its convolutions and its selector have no place in the training pass."""
+    plain = prepared(config_of(pair)).drafter.config
+    second = DFlash2Config(conv_kernel_size=2, conv_group_size=4, selector_rank=3, selector_top_k=5)
+    config = replace(plain, dflash2=second)
+    state = {name: torch.zeros(shape) for name, shape in expected_shapes(config).items()}
+    made = DrafterCheckpoint(config=config, state=state, source="memory")
+    save_checkpoint(tmp_path / "drafter", made)
+    with pytest.raises(ConfigError, match=r"is a DFlash 2 drafter .* can't be trained further"):
+        prepared(config_of(pair, f"drafter.init={tmp_path / 'drafter'}"))
 
 
 def test_a_run_can_start_from_layers_of_the_target(pair: Pair, tmp_path: Path) -> None:

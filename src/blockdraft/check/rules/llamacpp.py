@@ -9,6 +9,7 @@ from blockdraft.check.masks import llamacpp_masks
 from blockdraft.check.rules.parts import (
     causality_reading,
     has_biases,
+    is_second_version,
     last_layer_tapped,
     window_reading,
 )
@@ -102,7 +103,7 @@ def no_tokenizer(pair: PairFacts) -> Verdict | None:
 
 def needs_gguf(pair: PairFacts) -> Verdict | None:
     drafts = pair.drafter.shape.num_drafts
-    if drafts is None or not pair.drafter.is_drafter:
+    if drafts is None or not pair.drafter.is_drafter or is_second_version(pair):
         return None
     convert = "Ask for"
     if pair.drafter.is_folder:
@@ -111,6 +112,17 @@ def needs_gguf(pair: PairFacts) -> Verdict | None:
         "llama.cpp b11549 reads GGUF only, drafts 3 tokens unless told otherwise, and clamps to "
         "block_size - 1; drafts are greedy, so sampled requests accept less.",
         f"{convert} --spec-draft-n-max {drafts}.",
+    )
+
+
+def second_version(pair: PairFacts) -> Verdict | None:
+    if not is_second_version(pair):
+        return None
+    return Verdict(
+        "llama.cpp b11549 runs DFlash 2 drafters (since #27342), greedily and up to block_size - 1 "
+        "drafts, but `blockdraft export` does not write them as GGUF.",
+        "Convert with llama.cpp's own convert_hf_to_gguf.py and --target-model-dir, and ask for "
+        f"--spec-draft-n-max {pair.drafter.shape.num_drafts or 'block_size - 1'}.",
     )
 
 
@@ -126,4 +138,5 @@ RULES = (
     Rule("DFL407", "error", "llamacpp", "activation function", activation),
     Rule("DFL408", "error", "llamacpp", "no tokenizer to write into the files", no_tokenizer),
     Rule("DFL409", "note", "llamacpp", "conversion and n_max", needs_gguf),
+    Rule("DFL410", "note", "llamacpp", "DFlash 2: conversion and n_max", second_version),
 )  # fmt: skip

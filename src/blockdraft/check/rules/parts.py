@@ -13,6 +13,9 @@ from blockdraft.check.shape import DrafterShape
 
 ReadMasks = Callable[[DrafterShape], Masks]
 
+SECOND_VERSION = "DFlash2"
+"""What the names of its architectures begin with."""
+
 SECOND_VERSION_KEYS = ("conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k")
 _EXTRA_TENSORS = ("candidate_selector", "markov", "confidence", "gru", "gate_proj", "joint_proj")
 
@@ -89,8 +92,14 @@ def extra_head(pair: PairFacts) -> str | None:
     found = next((key for key in keys if key.startswith(starts)), None)
     if found is not None:
         return f"key {found}"
-    other = [a for a in pair.drafter.shape.architectures if a.startswith("DFlash2")]
-    return f"architecture {other[0]}" if other else None
+    return (
+        f"architecture {pair.drafter.shape.architectures[0]}" if is_second_version(pair) else None
+    )
+
+
+def is_second_version(pair: PairFacts) -> bool:
+    """Whether the drafter names the architecture of DFlash 2."""
+    return any(name.startswith(SECOND_VERSION) for name in pair.drafter.shape.architectures)
 
 
 def last_layer_tapped(pair: PairFacts, happens: str, remedy: str) -> Verdict | None:

@@ -13,6 +13,7 @@ from blockdraft.check.rules.parts import (
     extra_head,
     has_own_head,
     has_reduced_vocabulary,
+    is_second_version,
     last_layer_tapped,
     needs_published_folder,
     own_head_replaced,
@@ -88,8 +89,7 @@ def reduced_ignored(pair: PairFacts) -> Verdict | None:
 
 def other_heads(pair: PairFacts) -> Verdict | None:
     extra = extra_head(pair)
-    second = any(name.startswith("DFlash2") for name in pair.drafter.shape.architectures)
-    if extra is None or second:
+    if extra is None or is_second_version(pair):
         return None
     return Verdict(
         f"{extra[0].upper()}{extra[1:]} belongs to another kind of drafter: as a DFlashDraftModel "
@@ -109,6 +109,16 @@ def second_version_incomplete(pair: PairFacts) -> Verdict | None:
                 "Add the missing key from the training configuration, or remove both.",
             )
     return None
+
+
+def second_version(pair: PairFacts) -> Verdict | None:
+    if not is_second_version(pair):
+        return None
+    return Verdict(
+        "SGLang 0.5.23 runs DFlash 2 drafters by their own class; its greedy text is reported to "
+        "differ from the target's own when thinking is on (#38009).",
+        "Compare greedy answers with those of the target alone before relying on them.",
+    )
 
 
 def mask_token_text(pair: PairFacts) -> Verdict | None:
@@ -184,4 +194,5 @@ RULES = (
     Rule("DFL213", "error", "sglang", "no target_layer_ids and a target of few layers",
          shallow_target),
     Rule("DFL214", "note", "sglang", "number of draft tokens to ask for", counts_the_block),
+    Rule("DFL215", "note", "sglang", "DFlash 2", second_version),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from blockdraft.check.rules.parts import (
     extra_head,
     has_own_head,
     has_reduced_vocabulary,
+    is_second_version,
     last_layer_tapped,
     uneven_keys,
 )
@@ -139,6 +140,12 @@ def other_kind(pair: PairFacts) -> Verdict | None:
     extra = extra_head(pair)
     if extra is None:
         return None
+    if is_second_version(pair):
+        return Verdict(
+            "The drafter is a DFlash 2: model runner V1 of vLLM 0.32 (CPUs) refuses it; V2 (GPUs) "
+            "runs it, where a crash after some 11,000 sampled steps is reported (#55279).",
+            "Serve it on a GPU with model runner V2, or use a plain DFlash drafter.",
+        )
     return Verdict(
         f"The drafter is no plain DFlash ({extra}): model runner V1 of vLLM 0.32 (CPUs) refuses "
         "DFlash 2, LiLiCorr and DSpark heads.",

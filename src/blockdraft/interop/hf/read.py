@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from blockdraft.checkpoint.contents import DrafterCheckpoint
+from blockdraft.checkpoint.contents import DrafterCheckpoint, published_names
 from blockdraft.checkpoint.format import parse_config
 from blockdraft.checkpoint.provenance import read_recorded_tau
 from blockdraft.checkpoint.store import CONFIG_FILE, load_checkpoint
@@ -22,7 +22,7 @@ def read_hf(folder: Path, source: str, *, taps: Sequence[int] | None = None) -> 
     config = parse_config(raw, f"{source}/{CONFIG_FILE}", taps=taps)
     return assemble(
         config,
-        read_tensors(folder, list_tensors(folder, source), source),
+        published_names(read_tensors(folder, list_tensors(folder, source), source), source),
         source,
         mask_embedding=read_mask_embedding(folder, config, source),
         recorded_tau=read_recorded_tau(folder, source),

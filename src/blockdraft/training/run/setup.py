@@ -24,7 +24,11 @@ from blockdraft.training.batches.batch import FeatureSource
 from blockdraft.training.batches.heldout import Named, choose_heldout
 from blockdraft.training.batches.samples import SampleSet, make_samples
 from blockdraft.training.config import DrafterSection, RunConfig
-from blockdraft.training.drafter_shape import choose_mask_token, shape_drafter
+from blockdraft.training.drafter_shape import (
+    choose_mask_token,
+    refuse_second_version,
+    shape_drafter,
+)
 from blockdraft.training.features.cache import CachedFeatures
 from blockdraft.training.features.live import LiveFeatures
 from blockdraft.training.frozen_head import FrozenHead, read_head
@@ -219,6 +223,7 @@ def _from_checkpoint(
     found = load_checkpoint(source, dtype=torch.float32)
     check_pair(found.config, target.spec)
     _check_shape(section, found.config, source)
+    refuse_second_version(found.config, source)
     if found.lm_head is not None or found.mask_embedding is not None:
         raise ConfigError(
             f"{source} has a head or a mask row of its own, which can't be trained further here"
