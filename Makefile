@@ -11,16 +11,22 @@ SETUP = @test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed" >&
 # Tiny models run on one thread each, so files of tests run side by side.
 PARALLEL := -n auto --maxprocesses 4
 
-UNIT := not (acceptance or slow or gpu or network or browser or soak or engines)
-ACCEPTANCE := (acceptance or slow) and not (gpu or network or browser or soak or engines)
+UNIT := not (acceptance or slow or gpu or network or browser or soak or engines or families)
+SLOW := slow and not (acceptance or gpu or network or browser or soak or engines or families)
+# The real model takes every core, so these run one after the other.
+ACCEPTANCE := acceptance and not (gpu or network or browser or soak or engines or families)
+# Importing all test files takes longer than most of these tests.
+marked = $(shell grep -rl --include='test_*.py' 'mark\.$(1)' tests)
 # What depends on the versions of transformers, huggingface_hub and accelerate.
 LOWEST_TESTS := tests/unit/target tests/unit/checkpoint tests/unit/builtin tests/unit/native tests/parity \
-	tests/law/test_greedy.py
+	tests/law/test_greedy.py tests/families/test_sample.py tests/families/test_folders.py
 
 export PYTHONUNBUFFERED = 1
+# The stages start Python dozens of times; what one of them compiled serves the others.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-lowest test-acceptance test-browser test-engines check lint format types docs dist clean
+.PHONY: help demo test test-unit test-lowest test-acceptance test-browser test-engines test-families check lint format types docs dist clean
 
 help: ## list these words
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' $(MAKEFILE_LIST) \
@@ -43,17 +49,22 @@ test-lowest: ## the tests of targets and checkpoints on the lowest claimed versi
 	PYTHONPATH=$(LOWEST) $(BIN)/python -m pytest -m "$(UNIT)" $(PARALLEL) --durations=3 -p no:cacheprovider \
 		$(wildcard $(LOWEST_TESTS))
 
-test-acceptance: ## the tests with the real built-in model (under 10 minutes)
+test-acceptance: ## the slow tests, then those with the real built-in model (under 10 minutes)
 	$(SETUP) test
-	$(BIN)/python -m pytest -m "$(ACCEPTANCE)" --durations=10
+	$(BIN)/python -m pytest -m "$(SLOW)" $(PARALLEL) --dist loadfile --durations=5 $(call marked,slow)
+	$(BIN)/python -m pytest -m "$(ACCEPTANCE)" --durations=10 $(call marked,acceptance)
 
 test-browser: ## the playground in a real headless Chromium (where one is installed)
 	$(SETUP) test
-	$(BIN)/python -m pytest -m browser --durations=5
+	$(BIN)/python -m pytest -m browser --durations=5 $(call marked,browser)
 
 test-engines: ## our files in llama.cpp itself: the same texts, the same drafts accepted
 	$(SETUP) test
 	$(BIN)/python -m pytest -m "engines and not slow" --durations=5 tests/engines
+
+test-families: ## the whole grid of target families, tiny models (about half an hour)
+	$(SETUP) test
+	$(BIN)/python -m pytest -m families $(PARALLEL) --durations=10 tests/families
 
 $(LOWEST)/ready: requirements/lowest.txt requirements/constraints.txt
 	@echo "setup: lowest claimed versions: downloads about 15 MB" >&2
@@ -82,8 +93,11 @@ format: ## rewrite the files in the project's format
 	$(BIN)/ruff format .
 
 docs: ## rewrite the file trees and the reference of recipes in the docs
+	$(SETUP) dev
 	$(PYTHON) scripts/file_tree.py
 	$(PYTHON) scripts/recipe_table.py
+	$(BIN)/python scripts/published_table.py
+	$(BIN)/python scripts/target_table.py
 
 dist: ## sdist and wheel in dist/
 	$(SETUP) dev

@@ -30,7 +30,7 @@ from blockdraft.engine.extents import Move
 from blockdraft.engine.plan import SchedulerConfig
 from blockdraft.engine.pooled import PooledDrafts, PooledTarget
 from blockdraft.engine.scheduler import Scheduler
-from blockdraft.engine.sides import DraftRequest, Extension
+from blockdraft.engine.sides import DraftRequest, DraftRows, Extension
 from blockdraft.engine.width import WidthController
 from blockdraft.native import NativeTarget, PackedDrafter
 from blockdraft.target import HFTarget
@@ -84,7 +84,9 @@ class ForcedDrafts:
         self._inner.forget(key)
 
     def draft(self, requests: Sequence[DraftRequest]) -> list[Draft]:
-        self._inner.draft(requests).logits.argmax(-1).tolist()
+        rows = self._inner.draft(requests)
+        assert isinstance(rows, DraftRows)
+        rows.logits.argmax(-1).tolist()
         self._turn += 1
         right = self._lengths[self._turn % len(self._lengths)]
         return [self._forced(request, right) for request in requests]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 SHAPE_CHECKED = ("blockdraft.decoding", "blockdraft.drafter")
-OPT_IN = ("acceptance", "slow", "gpu", "network")
+OPT_IN = ("acceptance", "slow", "gpu", "network", "families")
 
 
 def install_shape_checks() -> None:
@@ -80,13 +80,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def repeatable(request: pytest.FixtureRequest) -> Iterator[None]:
     """Same seed, deterministic kernels and a fixed number of threads in every test.
 
-    Tiny models are fastest on one thread; the real model of the acceptance tests takes two.
+    Tiny models are fastest on one thread; the real model of the acceptance tests takes two, unless
+    another worker has its tests run beside.
     """
     import torch
 
     num_threads = torch.get_num_threads()
     was_deterministic = torch.are_deterministic_algorithms_enabled()
-    torch.set_num_threads(2 if request.node.get_closest_marker("acceptance") else 1)
+    alone = "PYTEST_XDIST_WORKER" not in os.environ
+    is_real = request.node.get_closest_marker("acceptance") is not None
+    torch.set_num_threads(2 if is_real and alone else 1)
     torch.use_deterministic_algorithms(True)
     torch.default_generator.manual_seed(0)
     yield

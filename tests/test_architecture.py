@@ -107,7 +107,34 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "interop",
     ),
     "launch": ("errors", "builtin"),
-    "bench": ("errors", "decoding", "data", "evaluation"),
+    "bench": (
+        "errors",
+        "decoding",
+        "builtin",
+        "drafter",
+        "target",
+        "checkpoint",
+        "native",
+        "engine",
+        "api",
+        "data",
+        "evaluation",
+    ),
+    "tuning": (
+        "errors",
+        "decoding",
+        "builtin",
+        "drafter",
+        "target",
+        "checkpoint",
+        "native",
+        "engine",
+        "api",
+        "data",
+        "evaluation",
+        "launch",
+        "bench",
+    ),
     "serving": (
         "errors",
         "decoding",
@@ -147,6 +174,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "check",
         "launch",
         "bench",
+        "tuning",
     ),
 }
 """For each part of the package, the parts below it that it may import."""
@@ -167,7 +195,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("serving",),
     "xgrammar": ("structured",),
     "datasets": ("data",),
-    "matplotlib": ("training",),
+    "matplotlib": ("training", "bench"),
     "wandb": ("training",),
 }
 """Modules that stand for a whole concern, and the parts that own it."""

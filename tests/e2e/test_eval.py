@@ -21,6 +21,8 @@ from blockdraft.decoding import NoDrafter, SamplingParams
 from blockdraft.evaluation import measure_acceptance
 from blockdraft.testing import ScriptedTarget, script_logits
 
+pytestmark = pytest.mark.slow
+
 Capture = pytest.CaptureFixture[str]
 PAGE = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text()
 SHORT = ["--max-new-tokens", "12"]
@@ -237,7 +239,6 @@ def test_lines_now_and_then_where_no_terminal_is(
     assert said == ["2 of 5 prompts, tau 1.00 so far", "4 of 5 prompts, tau 1.00 so far"]
 
 
-@pytest.mark.slow
 def test_an_interrupt_leaves_no_result(ids_pair: list[str], tmp_path: Path) -> None:
     """Ctrl-C in the middle: what is half-measured is not printed as if it were whole."""
     path = tmp_path / "many.jsonl"

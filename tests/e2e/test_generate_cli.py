@@ -10,6 +10,8 @@ from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariable
 
 from blockdraft.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 SHORT = ["--max-new-tokens", "12"]
 KEYS = ["id", "turn", "prompt_ids", "token_ids", "text", "finish_reason", "stats"]
 STATS_KEYS = [
@@ -98,7 +100,7 @@ def test_the_answer_goes_to_stdout_and_the_figures_to_stderr(
     ("engine", "said"),
     [
         ("native", "bytes a token for the target"),
-        pytest.param("hf", "requests take turns", marks=pytest.mark.slow),
+        ("hf", "requests take turns"),
     ],
 )
 def test_the_banner_comes_once_with_the_figures(

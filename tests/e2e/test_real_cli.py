@@ -14,7 +14,7 @@ Capture = pytest.CaptureFixture[str]
 
 def test_demo_is_identical(capsys: Capture) -> None:
     """The default settings promise equal texts in bfloat16."""
-    assert main(["demo", "--json", "--max-new-tokens", "48", "--repeats", "1"]) == 0
+    assert main(["demo", "--json", "--max-new-tokens", "32", "--repeats", "1"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["identical"] is True
     assert document["conditions"]["batch_invariant"] == 8

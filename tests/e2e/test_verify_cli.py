@@ -7,6 +7,8 @@ import pytest
 
 from blockdraft.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 Capture = pytest.CaptureFixture[str]
 
 
@@ -71,7 +73,6 @@ def test_a_failed_prompt_makes_verify_fail(
     assert "identical" in output.out
 
 
-@pytest.mark.slow
 def test_demo_is_identical_and_separates_result_from_show(
     text_pair: list[str], prompt_file: Path, capsys: Capture
 ) -> None:

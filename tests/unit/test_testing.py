@@ -25,6 +25,7 @@ from blockdraft.testing import (
     TinySize,
     ToyRecurrentTarget,
     hashed_logits,
+    logits_of,
     script_logits,
     table_logits,
     tiny_config,
@@ -153,7 +154,7 @@ def test_laws() -> None:
 def ids_of(draft: Draft) -> tuple[int, ...]:
     if isinstance(draft, DraftIds):
         return draft.ids
-    return tuple(int(token_id) for token_id in draft.logits.argmax(-1))
+    return tuple(int(token_id) for token_id in logits_of(draft).argmax(-1))
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -13,8 +13,10 @@ QUANTIZATIONS = ("int8", "int4")
 DEFAULT_TARGET = "smollm2"
 
 
-def add_model_args(parser: ArgumentParser, *, dtype: str, batch_invariant: str) -> None:
-    """Which target and drafter, and how they compute."""
+def add_model_args(
+    parser: ArgumentParser, *, dtype: str, batch_invariant: str, many_drafters: bool = False
+) -> None:
+    """Which target and drafter, and how they compute. `many_drafters`: the flag may be repeated."""
     group = parser.add_argument_group("models")
     group.add_argument(
         "--target",
@@ -25,12 +27,17 @@ def add_model_args(parser: ArgumentParser, *, dtype: str, batch_invariant: str) 
     )
     group.add_argument(
         "--drafter",
+        action="append" if many_drafters else "store",
         metavar="MODEL",
         help="built-in name, folder or hub id of a DFlash drafter; prompt-lookup; or none for "
-        "plain decoding (default: the built-in one of a built-in target)",
+        "plain decoding (default: the built-in one of a built-in target, the published one of a "
+        f"hub id: `blockdraft models --published`){'; repeatable' if many_drafters else ''}",
     )
     group.add_argument("--revision", help="commit, tag or branch of a target from the hub")
     group.add_argument("--drafter-revision", metavar="REVISION", help="the same for the drafter")
+    group.add_argument(
+        "--yes", action="store_true", help="download a published drafter without being asked"
+    )
     group.add_argument(
         "--taps",
         type=values.id_list,
@@ -66,8 +73,11 @@ def add_model_args(parser: ArgumentParser, *, dtype: str, batch_invariant: str) 
     group.add_argument("--threads", type=values.count, metavar="N", help="CPU threads of torch")
 
 
-def add_engine_args(parser: ArgumentParser, *, reuse: bool) -> None:
-    """What runs the models, how wide it drafts and how much memory it may take."""
+def add_engine_args(parser: ArgumentParser, *, reuse: bool, has_width: bool = True) -> None:
+    """What runs the models, how wide it drafts and how much memory it may take.
+
+    `has_width`: False for a command with a width flag of its own.
+    """
     group = parser.add_argument_group("engine")
     group.add_argument(
         "--engine",
@@ -76,21 +86,22 @@ def add_engine_args(parser: ArgumentParser, *, reuse: bool) -> None:
         help="native = our own decoder, for dense Llama-like models; hf = transformers, for any; "
         "auto (default) = native where it fits (`blockdraft inspect --target MODEL` says whether)",
     )
-    width = group.add_mutually_exclusive_group()
-    width.add_argument(
-        "--width",
-        metavar="auto|off|fixed:N",
-        help="tokens of a block, anchor included. auto (default): chosen at every step from what "
-        "passes cost here and how much is accepted, never slower than plain decoding; off: plain "
-        "decoding; fixed:N: always N, at most what the drafter was made for",
-    )
-    width.add_argument(
-        "--block-size",
-        type=values.fixed_width,
-        dest="width",
-        metavar="N",
-        help="another name of --width fixed:N",
-    )
+    if has_width:
+        width = group.add_mutually_exclusive_group()
+        width.add_argument(
+            "--width",
+            metavar="auto|off|fixed:N",
+            help="tokens of a block, anchor included. auto (default): chosen at every step from "
+            "what passes cost here and how much is accepted, never slower than plain decoding; "
+            "off: plain decoding; fixed:N: always N, at most what the drafter was made for",
+        )
+        width.add_argument(
+            "--block-size",
+            type=values.fixed_width,
+            dest="width",
+            metavar="N",
+            help="another name of --width fixed:N",
+        )
     group.add_argument(
         "--compile",
         action="store_true",

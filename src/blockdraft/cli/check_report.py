@@ -47,7 +47,7 @@ def check_and_report(args: Namespace) -> int:
     engines = chosen_engines(args.engine)
     # First, since a mistyped target has no built-in drafter either, which is not what is wrong.
     target = locate_target(args.target, args.revision)
-    name = choose_drafter(args.target, args.drafter)
+    name = choose_drafter(args.target, args.drafter, revision=args.drafter_revision)
     drafter = locate_drafter(name, args.drafter_revision)
     pair = gather_pair(target, drafter, dict(args.template_arg))
     if not args.no_live:

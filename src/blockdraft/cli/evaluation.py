@@ -7,9 +7,9 @@ from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
-from blockdraft.api import choose_drafter
 from blockdraft.cli.answers import Conversation
 from blockdraft.cli.console import emit_json, say
+from blockdraft.cli.default_drafter import settle_drafter
 from blockdraft.cli.eval_progress import watch_prompts
 from blockdraft.cli.eval_report import Evaluation, evaluation_json, print_evaluation
 from blockdraft.cli.generation import answer_options, prepare_params
@@ -40,7 +40,7 @@ def evaluate(args: Namespace) -> int:
     params = _read_params(args)
     file = read_eval_prompts(Path(args.prompts))
     prompts = file.prompts[: args.limit]
-    drafter = choose_drafter(args.target, args.drafter)
+    drafter = settle_drafter(args)
     if drafter == "none":
         raise ConfigError("--drafter none drafts nothing, so nothing is accepted; give a drafter")
     warn_of_no_effect(params, drafter)

@@ -91,7 +91,7 @@ def run(args: Namespace) -> int:
     from blockdraft.interop.export import export_pair
     from blockdraft.interop.order import ExportOrder
 
-    drafter = choose_drafter(args.target, args.drafter)
+    drafter = choose_drafter(args.target, args.drafter, revision=args.drafter_revision)
     if drafter in ("none", "prompt-lookup"):
         raise ConfigError(f"--drafter {drafter} has no weights to export; give a checkpoint")
     order = ExportOrder(

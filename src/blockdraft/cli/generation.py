@@ -6,7 +6,7 @@ Conversations and their order are in `answers.py`, shapes of the output in `rend
 from argparse import Namespace
 from collections.abc import Iterator
 
-from blockdraft.api import PromptOptions, choose_drafter
+from blockdraft.api import PromptOptions
 from blockdraft.cli.answers import (
     Answer,
     Answering,
@@ -17,6 +17,7 @@ from blockdraft.cli.answers import (
     RecordOrder,
 )
 from blockdraft.cli.console import emit, emit_json, say, say_progress
+from blockdraft.cli.default_drafter import settle_drafter
 from blockdraft.cli.engines import engine_config, open_engine
 from blockdraft.cli.pair import Pair, load_pair
 from blockdraft.cli.progress import progress_bar
@@ -39,7 +40,7 @@ def generate_answers(args: Namespace) -> int:
     _check_output_args(args)
     params = read_sampling(args)
     prompts = read_prompts(args) or read_stdin()
-    warn_of_no_effect(params, choose_drafter(args.target, args.drafter))
+    warn_of_no_effect(params, settle_drafter(args))
     pair = load_pair(args)
     params = prepare_params(pair, params, args.bad_words)
     slots = choose_slots(args)

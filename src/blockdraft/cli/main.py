@@ -28,9 +28,11 @@ from blockdraft.cli import (
     models,
     serve,
     train,
+    tune,
     verify,
 )
 from blockdraft.cli import eval as evaluate
+from blockdraft.cli import report as report_page
 from blockdraft.cli.commands import Command, add_commands, add_traceback_flag
 from blockdraft.cli.console import say
 from blockdraft.errors import (
@@ -52,6 +54,7 @@ EPILOG = """start with:
   blockdraft demo                    watch the built-in model answer, plainly and with its drafter
   blockdraft generate "your prompt"  answer with it
   blockdraft verify                  check the promise that the text does not change
+  blockdraft bench --quick           measure what drafts gain on this machine
 
 exit codes:
   0    done
@@ -79,6 +82,8 @@ COMMANDS: dict[str, Command] = {
     "export": export,
     "launch": launch,
     "bench": bench,
+    "report": report_page,
+    "tune": tune,
 }
 
 

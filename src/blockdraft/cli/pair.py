@@ -10,11 +10,16 @@ from typing import Protocol
 
 import torch
 
-from blockdraft.api import TextTarget, choose_drafter, load_drafter, load_target
+from blockdraft.api import TextTarget, load_drafter, load_target
 from blockdraft.builtin import builtin_drafter_path
 from blockdraft.checkpoint import build_drafter, load_checkpoint
 from blockdraft.checkpoint.contents import DrafterCheckpoint
 from blockdraft.cli.console import say_progress
+from blockdraft.cli.default_drafter import (
+    settle_drafter,
+    warn_of_other_files,
+    warn_of_thinking,
+)
 from blockdraft.cli.hardware import describe_hardware
 from blockdraft.cli.values import BatchInvariant
 from blockdraft.decoding import Drafter
@@ -98,7 +103,7 @@ def load_pair(args: Namespace) -> Pair:
     if threads is not None:
         torch.set_num_threads(threads)
     target = load_chosen_target(args, rows)
-    drafter = _build_drafter(args, chosen, target)
+    drafter = build_chosen_drafter(args, chosen, target)
     hardware = describe_hardware(str(target.device))
     conditions = Conditions(
         target=args.target,
@@ -139,7 +144,7 @@ def choose_checked_drafter(args: Namespace) -> ChosenDrafter:
 
     Reading it before the target is loaded finds a bad checkpoint in a second, not a minute.
     """
-    name = choose_drafter(args.target, args.drafter)
+    name = settle_drafter(args)
     taps: tuple[int, ...] | None = args.taps
     revision: str | None = args.drafter_revision
     width = parse_width(args.width or "auto")
@@ -154,8 +159,11 @@ def choose_checked_drafter(args: Namespace) -> ChosenDrafter:
     if name in NOT_TRAINED:
         block_size = width.width or UNTRAINED_BLOCK_SIZE
         return ChosenDrafter(name=name, checkpoint=None, block_size=block_size, width=width)
+    warn_of_thinking(args, name)
     path = builtin_drafter_path(name) or name
     checkpoint = load_checkpoint(path, revision=revision, taps=taps, dtype=DTYPES.get(args.dtype))
+    pinned = name if revision is None else f"{name}@{revision}"
+    warn_of_other_files(pinned, checkpoint.config)
     trained = checkpoint.config.block_size
     if width.width is not None and width.width > trained:
         _LOGGER.warning(
@@ -168,9 +176,10 @@ def choose_checked_drafter(args: Namespace) -> ChosenDrafter:
     return ChosenDrafter(name=name, checkpoint=checkpoint, block_size=trained, width=width)
 
 
-def _build_drafter(
+def build_chosen_drafter(
     args: Namespace, chosen: ChosenDrafter, target: NativeTarget | HFTarget
 ) -> Drafter:
+    """The drafter beside the loaded target, in its fast form. Raises CheckpointError."""
     checkpoint = chosen.checkpoint
     if checkpoint is None:
         return load_drafter(chosen.name, target, block_size=chosen.block_size)

@@ -82,7 +82,8 @@ SETTINGS: tuple[Setting, ...] = (
         group=MODELS,
         metavar="MODEL",
         help="built-in name, folder or hub id of a DFlash drafter; prompt-lookup; or none for "
-        "plain decoding (default: the built-in one of a built-in target)",
+        "plain decoding (default: the built-in one of a built-in target, the published one of a "
+        "hub id: `blockdraft models --published`)",
     ),
     Setting(
         flag="--revision",
@@ -92,6 +93,12 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         flag="--drafter-revision", group=MODELS, metavar="REVISION", help="the same for the drafter"
+    ),
+    Setting(
+        flag="--yes",
+        group=MODELS,
+        convert=None,
+        help="download a published drafter without being asked",
     ),
     Setting(
         flag="--taps",

@@ -22,6 +22,7 @@ class ServeSettings:
     drafter: str | None = None
     revision: str | None = None
     drafter_revision: str | None = None
+    yes: bool = False
     taps: tuple[int, ...] | None = None
     dtype: str = "auto"
     quantize: str | None = None

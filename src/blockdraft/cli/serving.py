@@ -167,6 +167,7 @@ def model_args(settings: ServeSettings) -> Namespace:
         drafter=settings.drafter,
         revision=settings.revision,
         drafter_revision=settings.drafter_revision,
+        yes=settings.yes,
         taps=settings.taps,
         dtype=settings.dtype,
         quantize=settings.quantize,

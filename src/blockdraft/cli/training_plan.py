@@ -26,7 +26,7 @@ from blockdraft.training.cost.flops import TargetShape, read_shape
 from blockdraft.training.cost.machine import measured_peak
 from blockdraft.training.cost.plan import DataSize, TrainingSetup, plan_training
 from blockdraft.training.cost.report import cost_rows, value_text
-from blockdraft.training.drafter_shape import shape_drafter
+from blockdraft.training.drafter_shape import refuse_second_version, shape_drafter
 from blockdraft.training.run.setup import read_data
 
 
@@ -133,6 +133,7 @@ def _drafter_shape(config: RunConfig, source: object, shape: TargetShape) -> Dra
     section = config.drafter
     if section.is_continued:
         found = load_checkpoint(builtin_drafter_path(section.init) or section.init).config
+        refuse_second_version(found, section.init)
         return replace(
             found,
             block_size=section.block_size or found.block_size,

@@ -8,10 +8,10 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from blockdraft.api import choose_drafter
 from blockdraft.cli.answers import AnswerOptions, Conversation
 from blockdraft.cli.comparison import NEAR_TIE, Difference, decode_reference, find_difference
 from blockdraft.cli.console import emit, emit_json, say
+from blockdraft.cli.default_drafter import settle_drafter
 from blockdraft.cli.engines import engine_config, open_engine, open_plain
 from blockdraft.cli.generation import answer_options, prepare_params
 from blockdraft.cli.pair import Pair, load_pair
@@ -46,7 +46,7 @@ def verify_promise(args: Namespace) -> int:
         params = replace(params, max_new_tokens=DEFAULT_MAX_NEW_TOKENS)
     _check_args(args, params)
     prompts = read_prompts(args) or builtin_prompts()
-    warn_of_no_effect(params, choose_drafter(args.target, args.drafter))
+    warn_of_no_effect(params, settle_drafter(args))
     pair = load_pair(args)
     epsilon = float(NEAR_TIE[pair.conditions.dtype] if args.epsilon is None else args.epsilon)
     widths = choose_widths(args.widths, pair)
