@@ -136,6 +136,21 @@ def test_other_files_are_refused(order: BenchPlan, tmp_path: Path) -> None:
         read_stored(tmp_path, order_of(order), ARRIVALS)
 
 
+def test_a_damaged_file_is_refused(
+    whole: InProcessBench, order: BenchPlan, tmp_path: Path
+) -> None:
+    document = json.loads(json.dumps(document_of(whole)))
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(document | {"more": 1}))
+    with pytest.raises(ConfigError, match="more"):
+        read_stored(tmp_path, order_of(order), ARRIVALS)
+    stray = {"name": "nobody", "requests": 1, "tokens": 3, "seconds": 0.1}
+    document["costs"]["draft_by_requests"].append(stray)
+    path.write_text(json.dumps(document))
+    with pytest.raises(ConfigError, match=r"draft_by_requests.*damaged"):
+        read_stored(tmp_path, order_of(order), ARRIVALS)
+
+
 def test_the_document_is_plain_json(whole: InProcessBench) -> None:
     document = document_of(whole)
     again = cast(dict[str, object], json.loads(json.dumps(document, allow_nan=False)))

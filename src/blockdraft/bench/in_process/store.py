@@ -17,6 +17,7 @@ from blockdraft.bench.in_process.draft_costs import DraftCost
 from blockdraft.bench.in_process.pass_costs import PassCosts
 from blockdraft.bench.levels import LevelResult, StepTime
 from blockdraft.bench.records import Failure, FailureKind, RequestRecord, StepRecord
+from blockdraft.bench.report.fields import check_fields, document_shape
 from blockdraft.bench.report.nodes import Node
 from blockdraft.bench.response_fields import ResponseCounts
 from blockdraft.bench.results import FILE_NAME, SCHEMA, VERSION
@@ -65,6 +66,7 @@ def read_stored(folder: Path, order: Order, arrivals: Sequence[Arrival]) -> Stor
             f"{path} is no results.json of version {VERSION}, so it can't be gone on with; give "
             "another --out"
         )
+    check_fields(top, document_shape("in-process"))
     difference = _difference(top, order)
     if difference is not None:
         raise ConfigError(
@@ -218,6 +220,8 @@ def _costs(node: Node) -> PassCosts:
     draft: list[DraftCost] = []
     for one in node.nodes("draft_by_requests"):
         name = one.text("name")
+        if name not in kinds:
+            raise one.fail("name", "a drafter whose drafts were timed one request at a time")
         kind, weights = kinds[name]
         num_requests, tokens = one.count("requests"), one.count("tokens")
         seconds = one.number("seconds")
