@@ -16,6 +16,9 @@ SRC = ROOT / "src"
 PACKAGE = SRC / "blockdraft"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
+MODELS = ("builtin", "drafter", "target", "checkpoint", "native")
+"""What a target and its drafter are made of."""
+
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "provenance": ("errors",),
@@ -40,11 +43,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errors",
         "provenance",
         "decoding",
-        "builtin",
-        "drafter",
-        "target",
-        "checkpoint",
-        "native",
+        *MODELS,
         "engine",
     ),
     "llm": ("errors", "decoding", "drafter", "target", "native", "engine", "api"),
@@ -110,11 +109,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "bench": (
         "errors",
         "decoding",
-        "builtin",
-        "drafter",
-        "target",
-        "checkpoint",
-        "native",
+        *MODELS,
         "engine",
         "api",
         "data",
@@ -123,11 +118,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "tuning": (
         "errors",
         "decoding",
-        "builtin",
-        "drafter",
-        "target",
-        "checkpoint",
-        "native",
+        *MODELS,
         "engine",
         "api",
         "data",
@@ -138,11 +129,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "serving": (
         "errors",
         "decoding",
-        "builtin",
-        "drafter",
-        "target",
-        "checkpoint",
-        "native",
+        *MODELS,
         "engine",
         "api",
         "structured",
@@ -153,11 +140,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errors",
         "provenance",
         "decoding",
-        "builtin",
-        "drafter",
-        "target",
-        "checkpoint",
-        "native",
+        *MODELS,
         "engine",
         "testing",
         "api",

@@ -153,15 +153,8 @@ def check_finite(name: str, tensor: Tensor, where: str) -> None:
         )
 
 
-def check_draft_vocabulary(
-    config: DrafterConfig, d2t: Tensor, t2d: Tensor | None, where: str
-) -> None:
-    """Raise CheckpointError unless `d2t` maps one to one into the vocabulary (and fits `t2d`)."""
-    check_target_ids(config.vocab_size, d2t, t2d, where)
-
-
 def check_target_ids(vocab_size: int, d2t: Tensor, t2d: Tensor | None, where: str) -> None:
-    """`check_draft_vocabulary` for a drafter of any kind."""
+    """Raise CheckpointError unless `d2t` maps one to one into the vocabulary (and fits `t2d`)."""
     if d2t.dtype not in (torch.int32, torch.int64):
         raise CheckpointError(f"{where}: d2t is stored as {_dtype_name(d2t)}, expected int64")
     target_ids = torch.arange(len(d2t)) + d2t

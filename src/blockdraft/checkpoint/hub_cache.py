@@ -6,9 +6,9 @@ from typing import cast
 
 from huggingface_hub import try_to_load_from_cache
 
+from blockdraft.checkpoint.tensors import INDEX_FILE, WEIGHTS_FILE
+
 CONFIG_FILE = "config.json"
-WEIGHTS_FILE = "model.safetensors"
-INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
 
 
 def cached_folder(hub_id: str, revision: str | None = None) -> Path | None:

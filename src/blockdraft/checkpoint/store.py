@@ -25,10 +25,10 @@ from blockdraft.checkpoint.contents import (
     T2D_NAME,
     DrafterCheckpoint,
     StoredTensor,
-    check_draft_vocabulary,
     check_finite,
     check_float,
     check_names_and_shapes,
+    check_target_ids,
     published_names,
 )
 from blockdraft.checkpoint.format import parse_config, render_config, taps_option
@@ -70,7 +70,7 @@ def load_checkpoint(
     d2t = tensors.pop(D2T_NAME, None)
     t2d = tensors.pop(T2D_NAME, None)
     if d2t is not None:
-        check_draft_vocabulary(config, d2t, t2d, source)
+        check_target_ids(config.vocab_size, d2t, t2d, source)
     mask_embedding = _read_mask_embedding(folder / MASK_FILE, config, source)
     if mask_embedding is not None:
         tensors[MASK_FILE] = mask_embedding

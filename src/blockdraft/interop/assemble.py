@@ -17,10 +17,10 @@ from blockdraft.checkpoint.contents import (
     T2D_NAME,
     DrafterCheckpoint,
     StoredTensor,
-    check_draft_vocabulary,
     check_finite,
     check_float,
     check_names_and_shapes,
+    check_target_ids,
 )
 from blockdraft.checkpoint.store import MASK_FILE
 from blockdraft.checkpoint.tensors import WEIGHTS_FILE
@@ -46,7 +46,7 @@ def assemble(
     d2t = state.pop(D2T_NAME, None)
     t2d = state.pop(T2D_NAME, None)
     if d2t is not None:
-        check_draft_vocabulary(config, d2t, t2d, source)
+        check_target_ids(config.vocab_size, d2t, t2d, source)
     for name, tensor in state.items():
         check_float(name, tensor, source)
         check_finite(name, tensor, source)
