@@ -136,9 +136,7 @@ def test_other_files_are_refused(order: BenchPlan, tmp_path: Path) -> None:
         read_stored(tmp_path, order_of(order), ARRIVALS)
 
 
-def test_a_damaged_file_is_refused(
-    whole: InProcessBench, order: BenchPlan, tmp_path: Path
-) -> None:
+def test_a_damaged_file_is_refused(whole: InProcessBench, order: BenchPlan, tmp_path: Path) -> None:
     document = json.loads(json.dumps(document_of(whole)))
     path = tmp_path / "results.json"
     path.write_text(json.dumps(document | {"more": 1}))
