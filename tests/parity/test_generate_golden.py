@@ -4,6 +4,7 @@ Tiny random Qwen3 and Llama targets with random drafters, fp32, greedy.
 """
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import TypedDict, cast
 
@@ -11,9 +12,10 @@ import pytest
 from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType]: bare PathLike
 
 from blockdraft import SamplingParams, generate, load_drafter, load_target
-from blockdraft.decoding import Commit, NoDrafter
+from blockdraft.decoding import Commit, Drafter, NoDrafter
 from blockdraft.engine import EngineConfig, build_engine, parse_width
-from blockdraft.native import TargetOptions, load_engine_target
+from blockdraft.native import NativeTarget, TargetOptions, load_engine_target
+from blockdraft.target.hf import HFTarget
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 
@@ -49,15 +51,21 @@ def test_ids_equal_the_reference_s(name: str) -> None:
         assert [*completion.prompt_ids, *completion.token_ids] == want
 
 
+@cache
+def native_pair(name: str) -> tuple[NativeTarget | HFTarget, Drafter]:
+    """Engines of several widths share what they only read."""
+    options = TargetOptions(engine="native", tuned=False)
+    target = load_engine_target(str(GOLDEN / name / "target"), options)
+    return target, load_drafter(str(GOLDEN / name / "draft"), target)
+
+
 @pytest.mark.parametrize("width", ["fixed:3", "fixed:8"])
 @pytest.mark.parametrize("name", generate_cases())
 def test_ids_of_the_native_engine_equal_the_reference_s(name: str, width: str) -> None:
     """The packed drafter, several requests in a pass, each at another place of its text."""
     case = generate_cases()[name]
     expected = load_file(GOLDEN / name / "expected.safetensors")
-    options = TargetOptions(engine="native", tuned=False)
-    target = load_engine_target(str(GOLDEN / name / "target"), options)
-    drafter = load_drafter(str(GOLDEN / name / "draft"), target)
+    target, drafter = native_pair(name)
     config = EngineConfig(width=parse_width(width), slots=3, max_context=128)
     engine = build_engine(target, drafter, config).engine
     params = SamplingParams(

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_bench import CONFIG, plan, run_all, workload
+from tiny_bench import CONFIG, oracle, plan, run_all, workload
 
 from blockdraft.bench import RequestSettings
 from blockdraft.bench.config import Arrival
@@ -17,7 +17,6 @@ from blockdraft.decoding.interfaces import Draft, DraftLogits, DraftState
 from blockdraft.engine import WidthMode
 from blockdraft.errors import DrafterError
 from blockdraft.target import HFTarget
-from blockdraft.testing.drafters import OracleDrafter
 from blockdraft.testing.tiny import tiny_target
 
 
@@ -34,8 +33,8 @@ def levels_of(bench: InProcessBench, lane: str) -> list[LevelResult]:
 def test_known_acceptance_gives_the_known_tau(target: HFTarget, num_right: int) -> None:
     """Every step accepts `num_right` drafts: tau is one more, whatever the concurrency."""
     per_step = num_right + 1
-    settings = RequestSettings(max_tokens=1 + 12 * per_step, ignore_eos=True)
-    drafter = OracleDrafter(target, 4, num_right=num_right)
+    settings = RequestSettings(max_tokens=1 + 6 * per_step, ignore_eos=True)
+    drafter = oracle(target, num_right=num_right)
     order = plan(drafter, settings=settings, arrivals=[Arrival(concurrency=2)])
     bench = run_all(target, order)
     (level,) = levels_of(bench, "dflash fixed:4")
@@ -43,14 +42,14 @@ def test_known_acceptance_gives_the_known_tau(target: HFTarget, num_right: int) 
     assert figures.tau == per_step
     assert figures.tau_interval == (per_step, per_step)
     assert figures.by_position == tuple(float(k < num_right) for k in range(3))
-    assert figures.histogram == (*[0] * per_step, 4 * 12)
+    assert figures.histogram == (*[0] * per_step, 4 * 6)
     assert level.acceptance.best is not None and level.acceptance.best.tau == per_step
     (plain,) = levels_of(bench, "plain")
     assert acceptance_figures([plain]).tau == 1
 
 
 def test_the_engine_counts_the_same(target: HFTarget) -> None:
-    bench = run_all(target, plan(OracleDrafter(target, 4, num_right=1)))
+    bench = run_all(target, plan(oracle(target, num_right=1)))
     (level,) = levels_of(bench, "dflash fixed:4")
     counts = [record.counts for record in level.records if record.counts is not None]
     best = level.acceptance.best
@@ -61,7 +60,7 @@ def test_the_engine_counts_the_same(target: HFTarget) -> None:
 
 def test_all_lanes_answer_the_same(target: HFTarget) -> None:
     arrivals = [Arrival(concurrency=1), Arrival(concurrency=3), Arrival(rate=1000.0)]
-    order = plan(OracleDrafter(target, 4, num_right=2), arrivals=arrivals, repeats=(2, 1, 1))
+    order = plan(oracle(target, num_right=2), arrivals=arrivals, repeats=(2, 1, 1))
     bench = run_all(target, order)
     assert bench.is_complete and len(bench.levels) == 12
     answers = {
@@ -80,7 +79,7 @@ def test_all_lanes_answer_the_same(target: HFTarget) -> None:
 def test_lanes_begin_in_turn(target: HFTarget) -> None:
     """A Latin square: over as many repeats as lanes, each lane has each place once."""
     order = plan(
-        OracleDrafter(target, 4),
+        oracle(target),
         widths=(WidthMode("fixed", 2), WidthMode("fixed", 4)),
         repeats=(4,),
     )
@@ -156,7 +155,7 @@ def test_a_drafter_of_not_a_number_costs_its_drafts_only(
 
 
 def test_answers_of_one_token_have_no_steps(target: HFTarget) -> None:
-    order = plan(OracleDrafter(target, 4), settings=RequestSettings(max_tokens=1))
+    order = plan(oracle(target), settings=RequestSettings(max_tokens=1))
     bench = run_all(target, order)
     for level in bench.levels:
         assert level.is_complete and level.step_time is None
@@ -166,7 +165,7 @@ def test_answers_of_one_token_have_no_steps(target: HFTarget) -> None:
 def test_a_rate_that_nothing_keeps_up_with(target: HFTarget) -> None:
     """All come at once; their wait counts, and none is lost."""
     order = plan(
-        OracleDrafter(target, 4),
+        oracle(target),
         arrivals=[Arrival(rate=1e5)],
         prompts=workload(20),
         settings=RequestSettings(max_tokens=3),
@@ -181,7 +180,7 @@ def test_a_rate_that_nothing_keeps_up_with(target: HFTarget) -> None:
 def test_a_prompt_that_is_too_long_fails_alone(target: HFTarget) -> None:
     """The others are measured, and the record says why."""
     prompts = workload(3, lengths=(5, 600, 9))
-    bench = run_all(target, plan(OracleDrafter(target, 4), prompts=prompts))
+    bench = run_all(target, plan(oracle(target), prompts=prompts))
     for level in bench.levels:
         failed = [record for record in level.records if record.failure is not None]
         assert [record.id for record in failed] == ["p1"] and level.is_complete
@@ -190,7 +189,7 @@ def test_a_prompt_that_is_too_long_fails_alone(target: HFTarget) -> None:
 
 
 def test_an_interrupt_keeps_what_was_measured(target: HFTarget) -> None:
-    bench = InProcessBench(target, plan(OracleDrafter(target, 4)), NoMeter(None))
+    bench = InProcessBench(target, plan(oracle(target)), NoMeter(None))
     bench.open(CONFIG)
     first, second, *_ = bench.remaining
     bench.measure(first, lambda record: None)
@@ -210,7 +209,7 @@ def test_an_interrupt_keeps_what_was_measured(target: HFTarget) -> None:
 
 def test_step_times_add_up(target: HFTarget) -> None:
     began = time.perf_counter()
-    bench = run_all(target, plan(OracleDrafter(target, 4, num_right=1)))
+    bench = run_all(target, plan(oracle(target, num_right=1)))
     whole = time.perf_counter() - began
     for level in bench.levels:
         spent = level.step_time
@@ -222,7 +221,7 @@ def test_step_times_add_up(target: HFTarget) -> None:
 
 def test_a_lane_that_differs_is_found(target: HFTarget) -> None:
     """The guard says where, and how close the target's choice was there."""
-    bench = run_all(target, plan(OracleDrafter(target, 4)))
+    bench = run_all(target, plan(oracle(target)))
     guard = Guard(
         target=target,
         plain_lane="plain",
@@ -261,7 +260,7 @@ def with_other_answers(level: LevelResult) -> LevelResult:
 
 
 def test_pass_costs_are_of_trained_drafters_only(target: HFTarget) -> None:
-    bench = run_all(target, plan(OracleDrafter(target, 4)))
+    bench = run_all(target, plan(oracle(target)))
     assert bench.costs is not None and bench.costs.verify[0][0] == 1
     assert {one.tokens for one in bench.costs.draft} == {1, 2, 3}
     assert all(one.seconds > 0 for one in bench.costs.draft)

@@ -1,6 +1,10 @@
 """Tiny benches for the tests here: a random target, prompts of ids and drafters that are known."""
 
 from collections.abc import Sequence
+from functools import cache
+
+import torch
+from torch import Tensor
 
 from blockdraft.bench import Asks, BenchPrompt, RequestSettings, Workload
 from blockdraft.bench.config import Arrival
@@ -9,9 +13,26 @@ from blockdraft.bench.in_process.energy import NoMeter
 from blockdraft.decoding import Drafter
 from blockdraft.engine import EngineConfig, WidthMode
 from blockdraft.target import HFTarget
+from blockdraft.testing import OracleDrafter, ScriptedTarget
 
 FIXED = (WidthMode("fixed", 4),)
 CONFIG = EngineConfig(kv_memory=4_000_000)
+
+
+@cache
+def remembered(target: HFTarget) -> ScriptedTarget:
+    """The target's own words, each asked for once: an oracle asks for them in many passes."""
+
+    @cache
+    def logits_of(prefix: tuple[int, ...]) -> Tensor:
+        return target.open().prefill(torch.tensor(prefix)).logits[-1].double()
+
+    return ScriptedTarget(logits_of, target.spec.vocab_size)
+
+
+def oracle(target: HFTarget, *, num_right: int | None = None) -> OracleDrafter:
+    """Blocks of 4 whose first `num_right` drafts are right (all by default)."""
+    return OracleDrafter(remembered(target), 4, num_right=num_right)
 
 
 def workload(num_prompts: int = 3, *, lengths: Sequence[int] = (5, 9, 12)) -> Workload:

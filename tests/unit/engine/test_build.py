@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@cache
 def native(*, batch_invariant: int | None = None, size: TinySize = SIZE) -> NativeTarget:
     return NativeTarget(
         tiny_model("qwen3", size=size), options=NativeOptions(batch_invariant=batch_invariant)

@@ -287,7 +287,7 @@ def workloads(draw: st.DrawFn) -> tuple[SchedulerConfig, list[Asked]]:
     return config, requests
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(workloads(), st.integers(0, 9999), st.none() | st.integers(0, 30))
 def test_every_request_gets_its_own_tokens_and_everything_is_given_back(
     workload: tuple[SchedulerConfig, list[Asked]], seed: int, breaks_at: int | None

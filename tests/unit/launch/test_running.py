@@ -136,8 +136,8 @@ def test_ready_then_a_signal_is_handed_on(signum: signal.Signals, code: int) -> 
 def test_a_slow_start_is_waited_for() -> None:
     told = Told(send(signal.SIGTERM))
     began = time.monotonic()
-    assert run(fake_plan("nameless", wait=1.5), told) == 0
-    assert time.monotonic() - began >= 1.5
+    assert run(fake_plan("nameless", wait=0.8), told) == 0
+    assert time.monotonic() - began >= 0.8
     assert told.ready[0][1] == "default", "an engine that names no model"
 
 
@@ -164,8 +164,8 @@ def test_never_healthy_is_ended_after_the_timeout(mode: str) -> None:
     """Also one that ignores SIGTERM."""
     plan = fake_plan(mode, wait=1000)
     told = Told()
-    with pytest.raises(EngineFault, match=r"after 3 s \(--timeout\) and was ended") as raised:
-        run(plan, told, timeout=3.0, grace=1.0)
+    with pytest.raises(EngineFault, match=r"after 2 s \(--timeout\) and was ended") as raised:
+        run(plan, told, timeout=2.0, grace=0.5)
     assert "got SIGTERM" in str(raised.value)
     with socket.create_server(("127.0.0.1", plan.port)):
         pass  # nothing holds it any more

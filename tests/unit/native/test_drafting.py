@@ -204,7 +204,7 @@ def test_reduced_vocabulary_own_head_and_mask_embedding() -> None:
 
 @pytest.mark.parametrize("name", ["full", "sliding beside full", "all causal", "yarn"])
 @pytest.mark.parametrize("plan", [None, PADDING], ids=["measured", "padded"])
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(
     lens=st.lists(st.integers(1, 20), min_size=1, max_size=6),
     width=st.integers(2, 6),

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -90,6 +90,7 @@ SHAPES = st.lists(
 
 @pytest.mark.parametrize("family", ["qwen3", "mistral", "qwen2_sliding"])
 @pytest.mark.parametrize("plan", [only(PLAIN), PADDING], ids=["bare", "padded"])
+@settings(max_examples=12)
 @given(shapes=SHAPES, gap=st.integers(0, 3))
 def test_segments_together_equal_segments_alone(
     family: Family, plan: KernelPlan, shapes: list[tuple[int, int, bool]], gap: int

@@ -26,7 +26,14 @@ from blockdraft.decoding import (
 from blockdraft.errors import ConfigError, RequestError, UnsupportedTarget
 from blockdraft.native import NativeOptions, NativeTarget, why_not_native
 from blockdraft.target.hf import HFTarget
-from blockdraft.testing import OracleDrafter, TinySize, tiny_config, tiny_model
+from blockdraft.testing import (
+    OracleDrafter,
+    ScriptedTarget,
+    TinySize,
+    script_logits,
+    tiny_config,
+    tiny_model,
+)
 from blockdraft.testing.tiny import Family
 
 NATIVE: tuple[Family, ...] = ("llama", "qwen2", "qwen3", "mistral", "qwen2_sliding")
@@ -345,6 +352,11 @@ def test_batch_invariant_bits_do_not_depend_on_the_cut(family: Family, dtype: to
         ours.open().verify(ids[:9])
 
 
+def script_of(prompt: Sequence[int], text: Sequence[int]) -> ScriptedTarget:
+    """A target that says `text` after `prompt`, for oracles: they ask for many passes."""
+    return ScriptedTarget(script_logits(96, [*prompt, *text]), 96)
+
+
 def test_batch_invariant_text_is_one_in_bfloat16() -> None:
     """C01, C05: plain and drafted decoding agree where bfloat16 would otherwise flip near-ties."""
     ours = NativeTarget(
@@ -354,8 +366,9 @@ def test_batch_invariant_text_is_one_in_bfloat16() -> None:
     )
     params = SamplingParams(max_new_tokens=60, ignore_eos=True)
     plain = collect(IDS[:9], decode(ours, NoDrafter(), IDS[:9], params))
+    script = script_of(IDS[:9], plain.token_ids)
     for num_right in (0, 2, None):
-        drafter = OracleDrafter(ours, 6, num_right=num_right)
+        drafter = OracleDrafter(script, 6, num_right=num_right)
         assert collect(IDS[:9], decode(ours, drafter, IDS[:9], params)).token_ids == plain.token_ids
 
 
@@ -366,5 +379,6 @@ def test_the_reference_loop_gives_the_same_text(seed: int, family: Family) -> No
     prompt = tuple((seed * 31 + 7 * i) % 96 for i in range(1 + seed % 20))
     params = SamplingParams(max_new_tokens=24, temperature=0.8 * (seed % 2), seed=seed)
     want = collect(prompt, decode(theirs, NoDrafter(), prompt, params))
-    got = collect(prompt, decode(ours, OracleDrafter(ours, 5, num_right=2), prompt, params))
+    drafter = OracleDrafter(script_of(prompt, want.token_ids), 5, num_right=2)
+    got = collect(prompt, decode(ours, drafter, prompt, params))
     assert (got.token_ids, got.finish_reason) == (want.token_ids, want.finish_reason)
