@@ -1,6 +1,7 @@
 """`blockdraft bench` on models that are loaded here: document, page, resuming, mistakes."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import cast
 
@@ -89,7 +90,11 @@ def test_going_on_and_refusing(
 
 
 def test_an_interrupt_leaves_a_part(
-    text_pair: list[str], prompt_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text_pair: list[str],
+    prompt_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
 ) -> None:
     step, measured = Engine.step, InProcessBench.measure
     levels: list[object] = []
@@ -108,10 +113,30 @@ def test_an_interrupt_leaves_a_part(
     monkeypatch.setattr(InProcessBench, "measure", counting)
     out = tmp_path / "out"
     argv = ["bench", *text_pair, *SHORT, "--prompts", str(prompt_file), "--out", str(out)]
+    monkeypatch.setattr("sys.argv", ["blockdraft", *argv])
     assert main(argv) == 130
+    told = capsys.readouterr().err.splitlines()
+    assert told[-2] == (
+        "blockdraft: stopped: 2 of 12 levels were measured, one in part, to be measured again; "
+        f"they are kept in {out / 'results.json'}"
+    )
+    assert told[-1] == f"go on with: {shlex.join(['blockdraft', *argv, '--resume'])}"
     document = read_results(out)
     assert not document.is_complete
     assert [level.is_complete for level in document.levels] == [True, True, False]
+
+
+def test_an_interrupt_without_a_folder_keeps_nothing_and_says_so(
+    ids_pair: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def interrupt(bench: InProcessBench, *args: object) -> None:
+        raise KeyboardInterrupt
+
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"prompt_ids": [12, 7, 9]}')
+    monkeypatch.setattr(InProcessBench, "open", interrupt)
+    assert main(["bench", *ids_pair, *SHORT, "--prompts", str(prompts)]) == 130
+    assert "0 of 12 levels were measured, and nothing is kept: no --out" in capsys.readouterr().err
 
 
 def test_drafters_side_by_side(ids_pair: list[str], tmp_path: Path, capsys: Capture) -> None:
@@ -124,6 +149,9 @@ def test_drafters_side_by_side(ids_pair: list[str], tmp_path: Path, capsys: Capt
     document = cast(Document, json.loads(capsys.readouterr().out))
     names = [str(lane["name"]) for lane in rows(document, "lanes")]
     assert names[2:] == [f"{ids_pair[3]} fixed:4", f"{copy} fixed:4"]
+    engines = [(entry["drafter"], entry["engine"]) for entry in rows(document, "stack")]
+    assert [one for one, engine in engines if engine == "vllm"] == [ids_pair[3], str(copy)]
+    assert f"{copy}: " in str(rows(document, "answers")[4]["sentence"])
     one, other = rows(document, "figures")[2:]
     assert one["tau"] == other["tau"]
     assert main([*argv, "--drafter", str(copy)]) == 2
@@ -159,6 +187,11 @@ def test_bad_workloads(text_pair: list[str], tmp_path: Path, capsys: Capture) ->
         (["--resume"], "give its --out"),
         (["--model", "x"], "give its --endpoint"),
         (["--endpoint", "http://127.0.0.1:9", "--width", "auto"], "drop --endpoint"),
+        (["--endpoint", "http://127.0.0.1:9", "--max-context", "9"], "--max-context: an endpoint"),
+        (["--endpoint", "http://127.0.0.1:9", "--resume"], "can't be gone on with"),
+        (["--baseline-model", "x", "--timeout", "3"], "--baseline-model, --timeout: only for a"),
+        (["--width", "fixed:9", "fixed:12"], "fixed:9 is wider than what"),
+        (["--seed", "-1"], "--seed is -1; give 0"),
         (["--warmup", "-1"], "give 0 or more"),
     ],
 )

@@ -120,7 +120,7 @@ def test_an_interrupted_run_goes_on(
     with monkeypatch.context() as patched:
         patched.setattr(Bench, "run", interrupted)
         assert main([*argv, "--quick", "--out", str(out)]) == 130
-    assert "3 runs are kept; the same command goes on from there" in capsys.readouterr().err
+    assert "stopped: 3 runs are kept in" in capsys.readouterr().err
     lines = (out / "runs.jsonl").read_text().splitlines()
     assert main([*argv, "--quick", "--out", str(out)]) == 0
     assert "3 runs are there already" in capsys.readouterr().err
@@ -136,7 +136,17 @@ def test_a_folder_of_other_conditions_is_refused(
     assert main([*argv, "--quick", *out]) == 0
     capsys.readouterr()
     assert main([*argv, "--quick", "--ignore-eos", *out]) == 2
-    assert "workload ignore_eos changed" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "workload ignore_eos changed" in told and "loading target" not in told
+
+
+def test_out_is_checked_before_models_are_loaded(
+    argv: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "file").write_text("x")
+    assert main([*argv, "--out", str(tmp_path / "file")]) == 2
+    told = capsys.readouterr().err
+    assert "file is no folder; give another --out" in told and told.count("\n") == 1
 
 
 def test_what_if_document(capsys: Capture) -> None:
@@ -263,7 +273,8 @@ def test_what_if_from_a_bench(tmp_path: Path, capsys: Capture) -> None:
         ([*WHAT_IF, *BY_HAND, "--verify-ms", "1:3"], "give it as --plain-step-ms"),
         (["tune", "--what-if", "--acceptance", "0.5,0.6", *BY_HAND], "more than the one before"),
         ([*WHAT_IF, "--costs", "none.json"], "none.json"),
-        ([*WHAT_IF, "--plain-step-ms", "0", "--draft-ms", "1"], "can't be"),
+        ([*WHAT_IF, "--plain-step-ms", "0", "--draft-ms", "1"], "takes more than 0 ms"),
+        ([*WHAT_IF, *BY_HAND, "--out", "x", "--workload", "math"], "--workload, --out: --what-if"),
         (["tune", "--drafter", "none"], "nothing to tune"),
         (["tune", "--concurrency", "0"], "whole number of at least 1"),
         ([*WHAT_IF, "--verify-ms", "a:3"], "whole number"),

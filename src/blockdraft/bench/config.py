@@ -92,6 +92,8 @@ class RequestSettings:
             raise ConfigError(f"--max-tokens is {self.max_tokens}; give at least 1")
         if not 0 <= self.temperature <= 100:
             raise ConfigError(f"--temperature is {self.temperature:g}; give 0 (greedy) or more")
+        if self.seed < 0:
+            raise ConfigError(f"--seed is {self.seed}; give 0 or more")
         if self.raw and self.template_args:
             raise ConfigError("--raw applies no chat template; drop --template-arg")
 

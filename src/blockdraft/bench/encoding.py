@@ -22,6 +22,11 @@ def encode_bench_prompt(
     merged = settings.of(prompt.asks)
     options = PromptOptions(raw=prompt.raw or settings.raw, template_args=merged.template_args)
     content = prompt.content
+    if target.text is None and isinstance(content, str | Chat):
+        raise RequestError(
+            f"{prompt.where}: {target.spec.name} has no tokenizer, so a prompt must be token ids, "
+            'like {"prompt_ids": [12, 7]}'
+        )
     try:
         if isinstance(content, Chat):
             return _chat_ids(target, content, options)
@@ -38,8 +43,7 @@ def encode_bench_prompt(
 
 def _chat_ids(target: TextTarget, chat: Chat, options: PromptOptions) -> tuple[int, ...]:
     codec = target.text
-    if codec is None:
-        raise RequestError(f"{target.spec.name} has no tokenizer, so it can't be asked a chat")
+    assert codec is not None, "the caller has looked"
     rendered = codec.render(
         [_flat(message) for message in chat.messages],
         ChatOptions(template_args=options.template_args, tools=chat.tools),

@@ -15,12 +15,10 @@ from blockdraft.bench.groups import groups_of
 from blockdraft.bench.level_documents import level_document
 from blockdraft.bench.levels import LaneInfo, LevelResult
 from blockdraft.bench.report.answers import answers_json
+from blockdraft.bench.report.reading import FILE_NAME, SCHEMA, VERSION
 from blockdraft.data.durable import write_json
 from blockdraft.errors import ConfigError
 
-SCHEMA = "blockdraft.bench"
-VERSION = 2
-FILE_NAME = "results.json"
 Mode = Literal["in-process", "endpoint"]
 
 

@@ -6,8 +6,9 @@ Arguments only; what it does is in `bench_in_process.py` and `bench_endpoint.py`
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from blockdraft.cli.args import DEFAULT_TARGET, add_engine_args, add_model_args
+from blockdraft.cli.args import add_engine_args, add_model_args
 from blockdraft.cli.bench_endpoint import add_endpoint_args
+from blockdraft.cli.given_flags import given_flags
 from blockdraft.cli.workload_args import add_load_args, add_request_args, add_workload_args
 from blockdraft.errors import ConfigError
 
@@ -47,9 +48,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_workload_args(parser)
     add_load_args(parser)
     add_request_args(parser)
-    add_model_args(parser, dtype="float32", batch_invariant="off", many_drafters=True)
-    add_engine_args(parser, reuse=False, has_width=False)
-    _add_lane_args(parser)
+    _add_loaded_args(parser)
     out = parser.add_argument_group("output")
     out.add_argument(
         "--out", type=Path, metavar="DIR", help="keep results.json and report.html there"
@@ -58,6 +57,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--resume", action="store_true", help="go on with the run that --out holds a part of"
     )
     out.add_argument("--json", action="store_true", help="one JSON document instead of tables")
+
+
+def _add_loaded_args(parser: ArgumentParser) -> None:
+    """Of models that are loaded here."""
+    add_model_args(parser, dtype="float32", batch_invariant="off", many_drafters=True)
+    add_engine_args(parser, reuse=False, has_width=False)
+    _add_lane_args(parser)
 
 
 def _add_lane_args(parser: ArgumentParser) -> None:
@@ -81,6 +87,14 @@ def _add_lane_args(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    """Run the command; a SIGTERM keeps what was measured, as Ctrl-C does."""
+    from blockdraft.cli.signals import ended_by_sigterm
+
+    with ended_by_sigterm():
+        return _run(args)
+
+
+def _run(args: Namespace) -> int:
     if args.endpoint is not None:
         from blockdraft.cli.bench_endpoint import run_endpoint
 
@@ -88,24 +102,20 @@ def run(args: Namespace) -> int:
         return run_endpoint(args)
     from blockdraft.cli.bench_in_process import run_in_process
 
-    if args.baseline is not None or args.model is not None or args.api_key_env is not None:
-        raise ConfigError(
-            "--baseline, --model and --api-key-env belong to a server; give its --endpoint"
-        )
+    wrong = given_flags(args, add_endpoint_args)
+    if wrong:
+        raise ConfigError(f"{', '.join(wrong)}: only for a server; give its --endpoint")
     return run_in_process(args)
 
 
 def _check_endpoint(args: Namespace) -> None:
     """What only models that are loaded here have must not be thought to have an effect."""
-    given = {
-        "--target": args.target != DEFAULT_TARGET,
-        "--drafter": args.drafter is not None,
-        "--width": args.width is not None,
-        "--quick": args.quick,
-        "--full": args.full,
-        "--resume": args.resume,
-    }
-    wrong = [name for name, is_given in given.items() if is_given]
+    wrong = given_flags(args, _add_loaded_args)
+    if args.resume:
+        raise ConfigError(
+            "--resume: a run at an endpoint can't be gone on with, since the server may be another "
+            "one by now; measure into another --out"
+        )
     if wrong:
         raise ConfigError(
             f"{', '.join(wrong)}: an endpoint has its own model and settings; drop this, or drop "

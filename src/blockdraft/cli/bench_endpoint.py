@@ -5,6 +5,7 @@ Arguments of the endpoint, words and exit codes; measuring is the package `bench
 """
 
 import os
+import shlex
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
@@ -72,13 +73,17 @@ def run_endpoint(args: Namespace) -> int:
             say(f"{found.model} at {bench.order.endpoint.shown} ({found.engine} engine)")
         if len(benches) > 1:
             check_baseline(*benches, is_named=args.baseline_model is not None)
+        is_over = False
         try:
             _measure(plan, benches, folder)
+            is_over = True
         finally:
             document = _document(plan, benches)
             is_kept = folder is None or _is_written(folder, document)
             if folder is not None and is_kept:
                 say(f"results are in {folder.path}")
+            if not is_over:
+                say(_stopped(benches, folder if is_kept else None))
     if folder is not None:
         _write_page(folder, document)
     _show(document, benches, as_json=args.json)
@@ -157,6 +162,19 @@ def _measure_level(turn: "Turn", title: str, keep: Callable[[], None]) -> bool:
         return False
     say(f"{title}: {len(level.records)} requests, {level.num_failed} failed")
     return True
+
+
+def _stopped(benches: "Sequence[Bench]", folder: "ResultsFolder | None") -> str:
+    """What an interrupt leaves. The server may be another one later, so nothing is gone on with."""
+    num = sum(len(level.records) - level.num_failed for bench in benches for level in bench.levels)
+    told = f"blockdraft: stopped: {num} requests were answered"
+    if folder is None:
+        return f"{told}, and nothing is kept: no --out was given, or it can't be written"
+    shown = shlex.quote(str(folder.path.parent))
+    return (
+        f"{told} and are kept: `blockdraft report {shown}` shows them; a run at an endpoint can't "
+        "be gone on with, so measure again with another --out"
+    )
 
 
 def _title(turn: "Turn", plan: "EndpointPlan", num_lanes: int) -> str:

@@ -14,7 +14,7 @@ from blockdraft.bench.remarks import remarks
 from blockdraft.cli.bench_models import load_models
 from blockdraft.cli.bench_presets import choose_preset
 from blockdraft.cli.bench_report import print_bench
-from blockdraft.cli.bench_session import Session
+from blockdraft.cli.bench_session import Session, machine_load
 from blockdraft.cli.console import emit_json, say
 from blockdraft.cli.hardware import busy_text
 from blockdraft.cli.workload_args import read_settings, read_source, say_notes
@@ -33,7 +33,7 @@ def run_in_process(args: Namespace) -> int:
     out: Path | None = args.out
     folder = None if out is None else ResultsFolder(out, resumes=args.resume)
     say_notes(workload)
-    busy = busy_text()
+    busy, load_average = busy_text(), machine_load()
     models = load_models(args, preset.widths)
     plan = BenchPlan(
         lanes=choose_lanes(models.drafters, preset.widths),
@@ -47,7 +47,7 @@ def run_in_process(args: Namespace) -> int:
     )
     meter = find_meter(str(models.target.device))
     bench = InProcessBench(models.target, plan, meter)
-    session = Session(args, preset, models, bench, meter, folder, started)
+    session = Session(args, preset, models, bench, meter, folder, started, load_average)
     if args.resume:
         session.resume()
     if busy is not None:
@@ -55,10 +55,10 @@ def run_in_process(args: Namespace) -> int:
     try:
         session.measure()
         document = session.document(is_over=True)
-    except BaseException:
+    except BaseException as error:
         # Also while the end is made: no level may be lost that was measured.
-        if bench.levels:
-            session.keep(session.document(is_over=False))
+        if bench.levels or not isinstance(error, Exception):
+            session.keep_part()
         raise
     is_kept = session.keep(document, is_over=True)
     if args.json:

@@ -5,7 +5,7 @@ Which lanes they make is the package `bench`.
 
 import time
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -53,6 +53,7 @@ def load_models(args: Namespace, widths: tuple[WidthMode, ...]) -> BenchModels:
     if len(set(named)) < len(named):
         raise ConfigError("--drafter: each drafter can be measured once; drop the second one")
     found = [_find(args, name) for name in named if name not in (PLAIN_ONLY, LOOKUP)]
+    _check_widths(found, widths)
     rows = _invariant_rows(args, [one.block_size for one in found], widths)
     threads: int | None = args.threads
     if threads is not None:
@@ -83,6 +84,18 @@ def _find(args: Namespace, name: str) -> _Found:
     chosen = choose_checked_drafter(of_one)
     build = partial(build_chosen_drafter, of_one, chosen)
     return _Found(chosen.name, chosen.block_size, build)
+
+
+def _check_widths(found: Sequence[_Found], widths: Sequence[WidthMode]) -> None:
+    """Raises ConfigError where no drafter can draft any of `widths`."""
+    asked = [width.width for width in widths if width.width is not None]
+    most = max((one.block_size for one in found), default=None)
+    if most is not None and len(asked) == len(widths) and min(asked) > most:
+        raise ConfigError(
+            f"--width fixed:{min(asked)} is wider than what "
+            f"{found[0].name if len(found) == 1 else 'any of the drafters'} was made for; give "
+            f"fixed:{most} or less"
+        )
 
 
 def _invariant_rows(

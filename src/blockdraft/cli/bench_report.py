@@ -72,7 +72,7 @@ def throughput_table(document: BenchDocument) -> Table:
         levels = [one for one in document.levels if one.lane == lane and one.load == load]
         figures = document.find(lane, load)
         user = None if figures is None else figures.user_tokens_per_second
-        gain = speedup_of(figures)
+        gain = speedup_of(document, figures)
         known = document.lane(lane)
         is_plain = known is not None and known.is_plain
         table.add_row(

@@ -29,10 +29,10 @@ from blockdraft.bench.report.page import write_page
 from blockdraft.bench.report.reading import parse_document
 from blockdraft.bench.results import Run, lane_document, run_document
 from blockdraft.bench.workload import workload_document
-from blockdraft.cli.bench_command import command_line
+from blockdraft.cli.bench_command import command_line, resume_command
 from blockdraft.cli.bench_models import BenchModels
 from blockdraft.cli.bench_presets import Preset
-from blockdraft.cli.bench_stack import stack_document
+from blockdraft.cli.bench_stack import EAGLE3_UNKNOWN, stack_document, unknown_stack
 from blockdraft.cli.console import say, say_progress
 from blockdraft.cli.engines import engine_config
 from blockdraft.cli.hardware import describe_hardware
@@ -49,7 +49,11 @@ MOST_OF_TIME = 0.01
 
 @dataclass(slots=True)
 class Session:
-    """One run of the command, with what its document needs. `before`: seconds of earlier parts."""
+    """One run of the command, with what its document needs.
+
+    `load_average` is the machine's before anything was measured, the highest one of a run that was
+    gone on with. `before`: seconds of earlier parts.
+    """
 
     args: Namespace
     preset: Preset
@@ -58,6 +62,7 @@ class Session:
     meter: EnergyMeter
     folder: ResultsFolder | None
     started: float
+    load_average: float | None
     before: float = 0.0
     began: float = 0.0
 
@@ -75,6 +80,8 @@ class Session:
         self.bench.resume(stored.levels)
         self.bench.costs = stored.costs
         self.started, self.before = stored.started, stored.seconds
+        loads = [load for load in (stored.load_average, self.load_average) if load is not None]
+        self.load_average = max(loads, default=None)
         say(f"{len(self.bench.levels)} of {len(self.bench.plan.turns)} levels are there already")
 
     def measure(self) -> None:
@@ -109,7 +116,7 @@ class Session:
         bench = self.bench
         costs = bench.costs
         quality = self._quality() if is_over else []
-        if is_over and self._judged is not None:
+        if is_over and self.models.drafters:
             say_progress("checking what serving engines make of the pair")
         return run_document(
             Run(
@@ -150,6 +157,20 @@ class Session:
             return False
         return True
 
+    def keep_part(self) -> None:
+        """After an interrupt or an error: write what there is, and say how to go on with it."""
+        bench = self.bench
+        num_done = sum(level.is_complete for level in bench.levels)
+        told = f"{num_done} of {len(bench.plan.turns)} levels were measured"
+        if self.folder is None:
+            say(f"blockdraft: stopped: {told}, and nothing is kept: no --out was given")
+        elif not bench.levels:
+            say("blockdraft: stopped: nothing was measured yet, so nothing is kept")
+        elif self.keep(self.document(is_over=False)):
+            again = "" if num_done == len(bench.levels) else ", one in part, to be measured again"
+            say(f"blockdraft: stopped: {told}{again}; they are kept in {self.folder.path}")
+            say(f"go on with: {resume_command()}")
+
     def conditions(self) -> dict[str, object]:
         """What figures depend on, so that nobody has to guess it."""
         target, args = self.models.target, self.args
@@ -165,7 +186,7 @@ class Session:
             "batch_invariant": self.models.invariant_rows,
             "hardware": hardware.machine,
             "software": hardware.software,
-            "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+            "load_average": self.load_average,
             "blockdraft": version("blockdraft"),
             "python": platform.python_version(),
         }
@@ -210,20 +231,26 @@ class Session:
         )
         return [quality_document(one) for one in guard.compare(bench.levels)]
 
-    @property
-    def _judged(self) -> str | None:
-        """The drafter that other engines are asked about: the first one that `check` knows."""
-        known = [c.name for c in self.models.drafters if not isinstance(c.drafter, Eagle3Drafter)]
-        return known[0] if known else None
-
     def _stack(self) -> list[dict[str, object]] | None:
-        drafter = self._judged
-        if drafter is None:
-            return None
+        """Of every drafter, one after the other; None where there is none."""
         args = self.args
         revisions: tuple[str | None, str | None] = (args.revision, args.drafter_revision)
         template_args = self.bench.plan.settings.template_args
-        return stack_document(args.target, drafter, revisions, template_args)
+        found: list[dict[str, object]] = []
+        for choice in self.models.drafters:
+            if isinstance(choice.drafter, Eagle3Drafter):
+                found += unknown_stack(choice.name, EAGLE3_UNKNOWN)
+            else:
+                found += stack_document(args.target, choice.name, revisions, template_args)
+        return found or None
+
+
+def machine_load() -> float | None:
+    """Processes that ran or waited to, on average over the last minute; None where nobody counts.
+
+    To be read before a measurement: its own load would be inside afterwards.
+    """
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
 def _dtype(dtype: object) -> str:

@@ -1,4 +1,4 @@
-"""The part "stack" of a bench: what each engine will make of the pair, by the rules of `check`.
+"""The part "stack" of a bench: what engines make of each drafter, by the rules of `check`.
 
 Static checks only; nothing is decoded here.
 """
@@ -17,6 +17,8 @@ from blockdraft.check import (
 )
 from blockdraft.errors import Error
 
+EAGLE3_UNKNOWN = "`blockdraft check` judges DFlash drafters, and this is an EAGLE-3 one"
+
 
 def stack_document(
     target: str,
@@ -32,15 +34,20 @@ def stack_document(
         located = locate_target(target, revisions[0]), locate_drafter(drafter, revisions[1])
         findings = judge_pair(gather_pair(*located, dict(template_args)), ENGINES)
     except Error as error:
-        return [_entry(engine, "unknown", [str(error)]) for engine in ENGINES]
-    return [_judged(engine, findings) for engine in ENGINES]
+        return unknown_stack(drafter, str(error))
+    return [_judged(engine, drafter, findings) for engine in ENGINES]
 
 
-def _judged(engine: Engine, findings: Sequence[Finding]) -> dict[str, object]:
+def unknown_stack(drafter: str, reason: str) -> list[dict[str, object]]:
+    """Of a drafter that can't be judged."""
+    return [_entry(engine, drafter, "unknown", [reason]) for engine in ENGINES]
+
+
+def _judged(engine: Engine, drafter: str, findings: Sequence[Finding]) -> dict[str, object]:
     own = [found for found in findings if found.engine in ("all", engine)]
     texts = [f"{found.code} {found.severity}: {found.happens}" for found in own]
-    return _entry(engine, "problems" if has_error(own) else "ready", texts)
+    return _entry(engine, drafter, "problems" if has_error(own) else "ready", texts)
 
 
-def _entry(engine: Engine, verdict: str, findings: list[str]) -> dict[str, object]:
-    return {"engine": engine, "verdict": verdict, "findings": findings}
+def _entry(engine: Engine, drafter: str, verdict: str, findings: list[str]) -> dict[str, object]:
+    return {"engine": engine, "drafter": drafter, "verdict": verdict, "findings": findings}

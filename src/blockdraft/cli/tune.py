@@ -9,6 +9,7 @@ from pathlib import Path
 
 from blockdraft.cli import values
 from blockdraft.cli.args import ENGINES, add_model_args
+from blockdraft.cli.given_flags import given_flags
 from blockdraft.cli.workload_args import add_request_args, add_workload_args
 from blockdraft.errors import ConfigError
 
@@ -48,10 +49,17 @@ LEVELS = (1, 2, 4, 8)
 def add_arguments(parser: ArgumentParser) -> None:
     add_model_args(parser, dtype="auto", batch_invariant="off")
     _add_engine_args(parser)
+    _add_level_args(parser)
+    _add_measured_args(parser)
+    _add_what_if_args(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document instead of tables")
+
+
+def _add_measured_args(parser: ArgumentParser) -> None:
+    """What --what-if has no use for."""
     add_workload_args(parser)
     add_request_args(parser)
     _add_search_args(parser)
-    _add_what_if_args(parser)
     out = parser.add_argument_group("output")
     out.add_argument(
         "--out",
@@ -59,7 +67,6 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="DIR",
         help="keep runs, tune.json and the engines' flags there; go on with what is there",
     )
-    out.add_argument("--json", action="store_true", help="one JSON document instead of tables")
 
 
 def _add_engine_args(parser: ArgumentParser) -> None:
@@ -73,8 +80,8 @@ def _add_engine_args(parser: ArgumentParser) -> None:
     )
 
 
-def _add_search_args(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("search")
+def _add_level_args(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("levels")
     group.add_argument(
         "--concurrency",
         type=values.count,
@@ -82,6 +89,13 @@ def _add_search_args(parser: ArgumentParser) -> None:
         metavar="N",
         help="so many requests at a time (default: 1 2 4 8; with --quick 1 4)",
     )
+    group.add_argument(
+        "--quick", action="store_true", help="6 prompts, 48 tokens, one setting verified"
+    )
+
+
+def _add_search_args(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("search")
     group.add_argument(
         "--goal",
         choices=("latency", "throughput"),
@@ -93,9 +107,6 @@ def _add_search_args(parser: ArgumentParser) -> None:
         type=values.count,
         metavar="N",
         help="measure the chosen settings and plain decoding N times (default: 3; --quick 2)",
-    )
-    group.add_argument(
-        "--quick", action="store_true", help="6 prompts, 48 tokens, one setting verified"
     )
 
 
@@ -156,12 +167,19 @@ def run(args: Namespace) -> int:
     if given and not what_if:
         raise ConfigError(f"--{given[0]} is for --what-if; add it, or drop --{given[0]}")
     if what_if:
+        wrong = given_flags(args, _add_measured_args)
+        if wrong:
+            raise ConfigError(
+                f"{', '.join(wrong)}: --what-if measures no workload and keeps no folder; drop it"
+            )
         from blockdraft.cli.tune_what_if import calculate
 
         return calculate(args)
+    from blockdraft.cli.signals import ended_by_sigterm
     from blockdraft.cli.tune_run import tune_pair
 
-    return tune_pair(args)
+    with ended_by_sigterm():
+        return tune_pair(args)
 
 
 WHAT_IF_ONLY = (

@@ -19,6 +19,7 @@ from blockdraft.bench.config import RequestSettings
 from blockdraft.bench.encoding import encode_bench_prompt
 from blockdraft.bench.in_process.jobs import EngineJob, engine_job, room_for
 from blockdraft.bench.workload import Job
+from blockdraft.cli.bench_command import command_line
 from blockdraft.cli.console import emit_json, say
 from blockdraft.cli.hardware import busy_text
 from blockdraft.cli.pair import NOT_TRAINED, Pair, load_pair
@@ -36,7 +37,7 @@ from blockdraft.tuning.document import FILE_NAME, Circumstances, tune_document
 from blockdraft.tuning.flags import EngineFlags, FlagsOrder, all_flags, script_of
 from blockdraft.tuning.measure import Bench
 from blockdraft.tuning.search import best_fixed
-from blockdraft.tuning.store import RunStore
+from blockdraft.tuning.store import RunStore, check_folder
 from blockdraft.tuning.tune import Tuned, TuneOrder, tune
 
 QUICK_PROMPTS = 6
@@ -58,6 +59,9 @@ def tune_pair(args: Namespace) -> int:
         raise ConfigError("--drafter none is plain decoding: nothing to tune; give a drafter")
     settings = _settings(args)
     workload = _workload(args, settings)
+    out: Path | None = args.out
+    if out is not None:
+        check_folder(out, _named_facts(_asked_facts(workload, settings)))
     say_notes(workload)
     busy = busy_text()
     pair = _load(args)
@@ -66,10 +70,9 @@ def tune_pair(args: Namespace) -> int:
     session = _Session(args, pair, workload, settings)
     try:
         tune(session.bench, order, session.take)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
         session.keep()
-        if session.out is not None:
-            say(f"{session.store.num_kept} runs are kept; the same command goes on from there")
+        say(session.stopped())
         raise
     session.show()
     return 0
@@ -134,10 +137,7 @@ class _Session:
         self._is_foreign = pair.conditions.drafter in NOT_TRAINED
         jobs = _jobs(pair, workload, settings)
         self._workload = _workload_facts(workload, settings, jobs)
-        facts = {
-            **asdict(pair.conditions),
-            **{f"workload {k}": v for k, v in self._workload.items()},
-        }
+        facts = asdict(pair.conditions) | _named_facts(self._workload)
         self.store = RunStore(self.out, facts)
         if self.store.num_kept:
             say(f"{self.store.num_kept} runs are there already")
@@ -163,6 +163,13 @@ class _Session:
         for one in flags:
             with new_file(folder / f"{one.engine}.sh") as unfinished:
                 unfinished.write_text(script_of(one), encoding="utf-8")
+
+    def stopped(self) -> str:
+        """What an interrupt leaves, and how to go on."""
+        if self.out is None:
+            return "blockdraft: stopped: nothing is kept, since no --out was given"
+        num, path = self.store.num_kept, self.store.path
+        return f"blockdraft: stopped: {num} runs are kept in {path}; go on with: {command_line()}"
 
     def show(self) -> None:
         assert self._tuned is not None, "all stages were run"
@@ -233,11 +240,16 @@ def _workload_facts(
     workload: Workload, settings: RequestSettings, jobs: tuple[EngineJob, ...]
 ) -> dict[str, object]:
     """What of the workload figures depend on."""
+    mean = fmean(len(job.prompt_ids) for job in jobs)
+    return _asked_facts(workload, settings) | {"mean_prompt_tokens": mean}
+
+
+def _asked_facts(workload: Workload, settings: RequestSettings) -> dict[str, object]:
+    """What of it is known before a tokenizer is."""
     return {
         "source": workload.source,
         "sha256": workload.sha256,
-        "prompts": len(jobs),
-        "mean_prompt_tokens": fmean(len(job.prompt_ids) for job in jobs),
+        "prompts": len(workload.prompts),
         "max_tokens": settings.max_tokens,
         "temperature": settings.temperature,
         "ignore_eos": settings.ignore_eos,
@@ -245,3 +257,8 @@ def _workload_facts(
         "raw": settings.raw,
         "template_args": dict(settings.template_args),
     }
+
+
+def _named_facts(workload: dict[str, object]) -> dict[str, object]:
+    """The workload's facts by the names that they have among all others."""
+    return {f"workload {name}": value for name, value in workload.items()}

@@ -96,6 +96,11 @@ def _costs(args: Namespace, bench: BenchFigures | None, block_size: int) -> tupl
         raise ConfigError("costs by hand need --plain-step-ms and --draft-ms, at least")
     verify: Sized = args.verify_ms or ()
     draft: Sized = args.draft_ms
+    if min(args.plain_step_ms, *(ms for _, ms in (*verify, *draft))) <= 0:
+        raise ConfigError(
+            "--plain-step-ms, --verify-ms and --draft-ms: a pass takes more than 0 ms; give what "
+            "blockdraft bench measures"
+        )
     costs = costs_by_hand(
         args.plain_step_ms,
         {block_size if rows is None else rows: ms for rows, ms in verify},

@@ -15,6 +15,7 @@ from scripted_engine import ScriptedEngine, steps_of
 
 from blockdraft.bench.latency import quantile
 from blockdraft.cli import bench_endpoint, workload_args
+from blockdraft.cli.signals import ended_by_sigterm
 from blockdraft.errors import ConfigError
 
 Start = Callable[[str], ScriptedEngine]
@@ -138,18 +139,30 @@ def test_failed_requests_are_counted_and_code_1(
     assert "8 requests, 1 failed" in printed.err
 
 
-def test_an_interrupt_keeps_what_there_is(start: Start, prompts: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "ends"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+)
+def test_an_interrupt_keeps_what_there_is(
+    start: Start,
+    prompts: Path,
+    tmp_path: Path,
+    capsys: Capture,
+    number: signal.Signals,
+    ends: type[BaseException],
+) -> None:
     engine = start("vllm")
     engine.delay = 0.05
 
     def interrupt() -> None:
         while len(engine.bodies) < 4:
             time.sleep(0.005)
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
 
     threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(ends), ended_by_sigterm():
         run(engine, "--prompts", str(prompts), "--out", str(tmp_path))
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert "requests were answered and are kept" in told and f"report {tmp_path}`" in told
     (level,) = levels_of((tmp_path / "results.json").read_text())
     assert level["complete"] is False and len(cast("list[object]", level["records"])) >= 2
     assert cast(Document, level["acceptance"])["source"] == "metrics.speculative_decoding"

@@ -1,7 +1,9 @@
 """A run that goes on: what is kept, what is measured again, and what is refused."""
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -15,7 +17,10 @@ from blockdraft.bench.in_process.pass_costs import costs_document
 from blockdraft.bench.in_process.store import Order, read_stored
 from blockdraft.bench.level_documents import level_document
 from blockdraft.bench.levels import LevelResult
+from blockdraft.bench.report.answers import answer_questions
+from blockdraft.bench.report.reading import read_results
 from blockdraft.bench.results import ResultsFolder, Run, lane_document, run_document
+from blockdraft.cli.bench_report import answers_text
 from blockdraft.errors import ConfigError
 from blockdraft.target import HFTarget
 from blockdraft.testing.drafters import OracleDrafter
@@ -129,7 +134,7 @@ def test_other_files_are_refused(order: BenchPlan, tmp_path: Path) -> None:
     assert read_stored(tmp_path, order_of(order), ARRIVALS) is None
     path = tmp_path / "results.json"
     path.write_text('{"schema": "blockdraft.bench", "version": 1}')
-    with pytest.raises(ConfigError, match=r"no results\.json of version 2"):
+    with pytest.raises(ConfigError, match="has version 1 of the schema"):
         read_stored(tmp_path, order_of(order), ARRIVALS)
     path.write_text("{")
     with pytest.raises(ConfigError, match="can't read"):
@@ -147,6 +152,88 @@ def test_a_damaged_file_is_refused(whole: InProcessBench, order: BenchPlan, tmp_
     path.write_text(json.dumps(document))
     with pytest.raises(ConfigError, match=r"draft_by_requests.*damaged"):
         read_stored(tmp_path, order_of(order), ARRIVALS)
+
+
+GONE = object()
+GARBLES: tuple[object, ...] = (
+    None,
+    "x",
+    -1,
+    0,
+    1.5,
+    True,
+    [],
+    {},
+    [None],
+    ["x"],
+    {"x": 1},
+    [[1]],
+    10**400,
+)
+
+
+def places(value: object, before: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The way to every key, and to the first entry of every list."""
+    inner: Sequence[tuple[str | int, object]] = []
+    if isinstance(value, dict):
+        inner = list(cast("dict[str | int, object]", value).items())
+    elif isinstance(value, list):
+        inner = list(enumerate(cast("list[object]", value)))[:1]
+    for key, one in inner:
+        yield (*before, key)
+        yield from places(one, (*before, key))
+
+
+def damaged(document: object, place: tuple[str | int, ...], garble: object) -> dict[str, object]:
+    copy = json.loads(json.dumps(document))
+    at = copy
+    for key in place[:-1]:
+        at = at[key]
+    if garble is GONE:
+        del at[place[-1]]
+    else:
+        at[place[-1]] = garble
+    return cast("dict[str, object]", copy)
+
+
+def go_on_with(folder: Path, target: HFTarget, order: BenchPlan) -> None:
+    """What --resume does with a file, up to its next document, and `report` with it."""
+    stored = read_stored(folder, order_of(order), ARRIVALS)
+    assert stored is not None
+    bench = InProcessBench(target, order, NoMeter("none here"))
+    bench.resume(stored.levels)
+    bench.costs = stored.costs
+    document_of(bench)
+
+
+def report(folder: Path) -> None:
+    read = read_results(folder)
+    answer_questions(read)
+    answers_text(read)
+
+
+def test_every_key_that_is_damaged_is_survived_or_named(
+    whole: InProcessBench, target: HFTarget, order: BenchPlan, tmp_path: Path
+) -> None:
+    """Each key of a real results.json is taken away and garbled in turn: the file is read all the
+    same, or refused in one line that names it and the key."""
+    document = json.loads(json.dumps(document_of(whole)))
+    path = tmp_path / "results.json"
+    # One of each is enough: what drafts, with a record of its own.
+    document["levels"] = document["levels"][2:3]
+    document["levels"][0]["records"] = document["levels"][0]["records"][:1]
+    document["figures"] = document["figures"][-1:]
+    for number, place in enumerate(places(document)):
+        names = [str(key) for key in place if isinstance(key, str)]
+        for garble in (GONE, GARBLES[number % len(GARBLES)]):
+            path.write_text(json.dumps(damaged(document, place, garble)))
+            for read in (partial(go_on_with, tmp_path, target, order), partial(report, tmp_path)):
+                try:
+                    read()
+                except ConfigError as error:
+                    told = str(error)
+                    assert "\n" not in told and str(path) in told, (place, garble, told)
+                    assert any(name in told for name in names), (place, garble, told)
 
 
 def test_the_document_is_plain_json(whole: InProcessBench) -> None:

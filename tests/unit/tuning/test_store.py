@@ -10,7 +10,7 @@ from blockdraft.errors import ConfigError
 from blockdraft.tuning.observed import Observed
 from blockdraft.tuning.replay import ReplayRequest
 from blockdraft.tuning.samples import StepSample
-from blockdraft.tuning.store import RunStore
+from blockdraft.tuning.store import RunStore, check_folder
 
 RUN = Observed(
     seconds=1.5,
@@ -50,6 +50,31 @@ def test_other_conditions_are_refused(tmp_path: Path) -> None:
     RunStore(tmp_path, {"dtype": "float32", "threads": 1})
     with pytest.raises(ConfigError, match=r"other conditions \(threads changed\)"):
         RunStore(tmp_path, {"dtype": "float32", "threads": 2})
+
+
+def test_a_folder_is_checked_without_a_trace(tmp_path: Path) -> None:
+    new = tmp_path / "a" / "b"
+    check_folder(new, {"seed": 0})
+    assert list(tmp_path.iterdir()) == []
+    RunStore(new, {"dtype": "float32", "seed": 0}).add("off@1", RUN)
+    path = new / "runs.jsonl"
+    path.write_text(path.read_text() + '{"name": "off@2", "ru')
+    before = path.read_bytes()
+    check_folder(new, {"seed": 0})
+    with pytest.raises(ConfigError, match=r"other conditions \(seed changed\)"):
+        check_folder(new, {"seed": 1})
+    assert path.read_bytes() == before
+
+
+def test_a_folder_that_can_hold_no_runs_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    for folder in (file, file / "below"):
+        with pytest.raises(ConfigError, match=f"--out {folder}: {file} is no folder"):
+            check_folder(folder, {})
+    (tmp_path / "runs.jsonl").write_text("no JSON\n")
+    with pytest.raises(ConfigError, match="measure into a new --out"):
+        check_folder(tmp_path, {})
 
 
 @pytest.mark.parametrize("line", ["[]", "no JSON", '{"name": 1, "run": 2}', '{"run": 2}'])

@@ -60,11 +60,15 @@ def choose_lanes(
 ) -> tuple[LaneOrder, ...]:
     """Plain decoding and prompt lookup as baselines, then every drafter at every width.
 
-    Prompt lookup has blocks as wide as the widest fixed width (or as the first drafter's). A width
-    above what a drafter was made for is left out, unless it is the only one. Raises ConfigError
-    for two lanes of one name.
+    Prompt lookup has blocks as wide as the widest fixed width of a drafter (or as a drafter's
+    block). A width above what a drafter was made for is left out; a drafter that all are above
+    drafts its own block, and a note says so. Raises ConfigError for two lanes of one name.
     """
-    fixed = [width.width for width in widths if width.width is not None]
+    drafted: list[LaneOrder] = []
+    for choice in drafters:
+        title = choice.name if len(drafters) > 1 else _title(choice)
+        drafted += _of_drafter(choice, widths, title)
+    fixed = [mode.width for mode in ([lane.width for lane in drafted] or widths) if mode.width]
     widest = max(fixed, default=0) or max((c.drafter.block_size for c in drafters), default=0) or 8
     plain = LaneInfo(name=PLAIN, kind="plain", width="off", block_size=1)
     lookup_info = LaneInfo(
@@ -74,8 +78,7 @@ def choose_lanes(
     if widest > 1:
         lookup = PromptLookupDrafter(widest)
         lanes.append(LaneOrder(lookup_info, lookup, WidthMode("fixed", widest)))
-    for choice in drafters:
-        lanes += _of_drafter(choice, widths, choice.name if len(drafters) > 1 else _title(choice))
+    lanes += drafted
     names = [lane.info.name for lane in lanes]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -86,8 +89,10 @@ def choose_lanes(
 def _of_drafter(choice: DrafterChoice, widths: Sequence[WidthMode], title: str) -> list[LaneOrder]:
     drafter, most = choice.drafter, choice.drafter.block_size
     fitting = [width for width in widths if (width.width or 0) <= most]
+    note = None
     if not fitting:
         fitting = [WidthMode("fixed", most)]
+        note = f"all widths that were asked for are above its block of {most}, so it drafts that"
     lanes: list[LaneOrder] = []
     for width in fitting:
         info = LaneInfo(
@@ -96,6 +101,7 @@ def _of_drafter(choice: DrafterChoice, widths: Sequence[WidthMode], title: str) 
             drafter=choice.name,
             width=str(width),
             block_size=width.width or most,
+            note=note,
         )
         lanes.append(LaneOrder(info, drafter, width))
     return lanes

@@ -19,8 +19,8 @@ from blockdraft.bench.levels import LevelResult, StepTime
 from blockdraft.bench.records import Failure, FailureKind, RequestRecord, StepRecord
 from blockdraft.bench.report.fields import check_fields, document_shape
 from blockdraft.bench.report.nodes import Node
+from blockdraft.bench.report.reading import FILE_NAME, check_version
 from blockdraft.bench.response_fields import ResponseCounts
-from blockdraft.bench.results import FILE_NAME, SCHEMA, VERSION
 from blockdraft.data.durable import read_json
 from blockdraft.errors import ConfigError
 from blockdraft.evaluation.bootstrap import Interval
@@ -44,12 +44,13 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """What an earlier run left. `seconds` is how long it took."""
+    """What an earlier run left: its levels, its seconds, and the load of the machine before it."""
 
     levels: tuple[LevelResult, ...]
     costs: PassCosts | None
     started: float
     seconds: float
+    load_average: float | None
 
 
 def read_stored(folder: Path, order: Order, arrivals: Sequence[Arrival]) -> Stored | None:
@@ -61,11 +62,7 @@ def read_stored(folder: Path, order: Order, arrivals: Sequence[Arrival]) -> Stor
     if not path.exists():
         return None
     top = Node(str(path), "", read_json(path))
-    if top.fields.get("schema") != SCHEMA or top.fields.get("version") != VERSION:
-        raise ConfigError(
-            f"{path} is no results.json of version {VERSION}, so it can't be gone on with; give "
-            "another --out"
-        )
+    check_version(top)
     check_fields(top, document_shape("in-process"))
     difference = _difference(top, order)
     if difference is not None:
@@ -83,8 +80,9 @@ def read_stored(folder: Path, order: Order, arrivals: Sequence[Arrival]) -> Stor
     return Stored(
         levels=tuple(levels),
         costs=_costs(top.node("costs")) if top.has("costs") else None,
-        started=_seconds(top.text("started")),
+        started=_seconds(top, "started"),
         seconds=top.maybe_number("seconds") or 0.0,
+        load_average=top.node("conditions").maybe_number("load_average"),
     )
 
 
@@ -120,7 +118,7 @@ def _level(node: Node, arrival: Arrival) -> LevelResult:
         arrival=arrival,
         num_planned=requests.count("planned"),
         num_distinct=requests.count("distinct_prompts"),
-        started=_seconds(node.text("started")),
+        started=_seconds(node, "started"),
         records=tuple(_record(one) for one in node.nodes("records")),
         acceptance=_acceptance(node.node("acceptance")),
         is_complete=True,
@@ -234,8 +232,8 @@ def _whole(node: Node, name: str) -> tuple[int, ...]:
     return tuple(int(value) for value in node.numbers(name))
 
 
-def _seconds(text: str) -> float:
+def _seconds(node: Node, name: str) -> float:
     try:
-        return float(timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")))
+        return float(timegm(time.strptime(node.text(name), "%Y-%m-%dT%H:%M:%SZ")))
     except ValueError:
-        raise ConfigError(f"{text!r} is no time like 2026-11-30T12:00:00Z") from None
+        raise node.fail(name, "a time like 2026-11-30T12:00:00Z") from None

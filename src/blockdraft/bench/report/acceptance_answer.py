@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from blockdraft.bench.report.document import BenchDocument, Lane, Load, Verdict
 from blockdraft.bench.report.evidence import (
-    FEW_ANSWERS,
     Estimate,
     StepCost,
     best_lane,
@@ -17,6 +16,7 @@ from blockdraft.bench.report.evidence import (
     step_cost,
     tau_of,
 )
+from blockdraft.bench.report.noise import FEW_ANSWERS
 from blockdraft.bench.report.reply import Reply, no_drafts
 
 VERDICTS: Mapping[str, Verdict] = {"above": "yes", "below": "no", "covers": "mixed"}

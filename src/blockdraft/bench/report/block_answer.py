@@ -78,7 +78,7 @@ def block_sweep(document: BenchDocument, load: Load, drafter: str | None) -> lis
     found: list[Width] = []
     for lane in main_lanes(document):
         figures = document.find(lane.name, load)
-        gain, width, tau = speedup_of(figures), lane.fixed_width, tau_of(figures)
+        gain, width, tau = speedup_of(document, figures), lane.fixed_width, tau_of(figures)
         if gain is None or width is None or lane.drafter != drafter:
             continue
         cost = step_cost(document, lane, load)
@@ -127,7 +127,7 @@ def _auto(document: BenchDocument, load: Load, best: Width) -> str:
         for lane in main_lanes(document)
         if lane.width == "auto" and lane.drafter == best.lane.drafter
     ]
-    gain = speedup_of(document.find(autos[0].name, load)) if autos else None
+    gain = speedup_of(document, document.find(autos[0].name, load)) if autos else None
     return "" if gain is None else f" Auto reaches {times(gain, has_range=False)}."
 
 

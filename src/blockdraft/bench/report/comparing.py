@@ -5,18 +5,18 @@ Pure; `blockdraft report A.json B.json` prints it. docs/report.md says when a ch
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 from blockdraft.bench.latency import Spread
 from blockdraft.bench.report.conditions import drafters_of, inline
 from blockdraft.bench.report.document import BenchDocument, Figures, Load
 from blockdraft.bench.report.evidence import (
-    ASSUMED_NOISE,
     Estimate,
     noisy,
     speedup_of,
     tau_of,
 )
+from blockdraft.bench.report.noise import LEAST_ONCE, total_noise
 from blockdraft.errors import ConfigError
 
 Change = Literal["better", "worse", "same", "not comparable"]
@@ -31,6 +31,7 @@ SPEED_CONDITIONS = (
 """Conditions that times depend on: where one differs, only ratios within a run are compared."""
 MEASURES = ("tau", "speed-up", "tok/s", "first token s", "inter-token s", "end to end s")
 """What is compared, in the order of the rows."""
+HIGHER_IS_BETTER = ("tau", "speed-up", "tok/s")
 OTHER_CONDITIONS = ("software", "blockdraft", "python", "url", "baseline_url")
 
 
@@ -95,7 +96,8 @@ def compare_runs(before: BenchDocument, after: BenchDocument) -> Comparison:
         if other is None:
             missing.append(f"only before: {figures.lane}, {figures.load.title}")
         else:
-            rows += _rows(figures, other, is_same_machine=is_same_machine)
+            sides = Side(before, figures), Side(after, other)
+            rows += _rows(*sides, is_same_machine=is_same_machine)
     known = {(figures.lane, figures.load) for figures in before.figures}
     missing += [
         f"only after: {f.lane}, {f.load.title}"
@@ -166,36 +168,54 @@ def _what_differs(one: object, other: object) -> str:
     return f"{before or 'none'} against {after or 'none'}"
 
 
-def _rows(before: Figures, after: Figures, *, is_same_machine: bool) -> list[Row]:
-    measures: tuple[tuple[str, Estimate | None, Estimate | None, bool], ...] = (
-        ("tau", tau_of(before), tau_of(after), True),
-        ("speed-up", speedup_of(before), speedup_of(after), True),
-        ("tok/s", _total(before), _total(after), True),
-        (
-            "first token s",
-            _time(before, before.first_token),
-            _time(after, after.first_token),
-            False,
-        ),
-        (
-            "inter-token s",
-            _time(before, before.inter_token),
-            _time(after, after.inter_token),
-            False,
-        ),
-        ("end to end s", _time(before, before.end_to_end), _time(after, after.end_to_end), False),
-    )
+class Side(NamedTuple):
+    """One lane's figures under one load, with the run that they are of."""
+
+    document: BenchDocument
+    figures: Figures
+
+    def estimates(self) -> tuple[Estimate | None, ...]:
+        """In the order of `MEASURES`."""
+        figures = self.figures
+        spreads = (figures.first_token, figures.inter_token, figures.end_to_end)
+        return (
+            tau_of(figures),
+            speedup_of(self.document, figures),
+            self._total(),
+            *(self._time(spread) for spread in spreads),
+        )
+
+    def _total(self) -> Estimate | None:
+        figures = self.figures
+        if figures.tokens_per_second is None:
+            return None
+        once = total_noise(self.document).share
+        spread = figures.tokens_per_second_spread
+        return noisy(figures.tokens_per_second, spread, figures.repeats, once)
+
+    def _time(self, spread: Spread | None) -> Estimate | None:
+        """The median, as unsure as the lane's throughput was, and at least as assumed."""
+        if spread is None:
+            return None
+        total, noise = self._total(), LEAST_ONCE
+        if total is not None and total.value > 0:
+            noise = max(noise, 1 - total.low / total.value, total.high / total.value - 1)
+        return Estimate(spread.p50, spread.p50 * (1 - noise), spread.p50 * (1 + noise))
+
+
+def _rows(before: Side, after: Side, *, is_same_machine: bool) -> list[Row]:
+    lane, load = before.figures.lane, before.figures.load
     rows: list[Row] = []
-    for name, one, other, higher_is_better in measures:
+    for name, one, other in zip(MEASURES, before.estimates(), after.estimates(), strict=True):
         if one is None or other is None or one.value <= 0:
             continue
-        change = change_of(one, other, higher_is_better=higher_is_better)
+        change = change_of(one, other, higher_is_better=name in HIGHER_IS_BETTER)
         if name not in ("tau", "speed-up") and not is_same_machine:
             change = "not comparable"
         # Plain decoding's speed-up is 1 by definition.
         if name == "speed-up" and one.value == other.value == 1:
             continue
-        rows.append(_row(before.lane, before.load, name, one, other, change))
+        rows.append(_row(lane, load, name, one, other, change))
     return rows
 
 
@@ -224,22 +244,6 @@ def change_of(before: Estimate, after: Estimate, *, higher_is_better: bool) -> C
     if after.high < before.low:
         return "worse" if higher_is_better else "better"
     return "same"
-
-
-def _total(figures: Figures) -> Estimate | None:
-    if figures.tokens_per_second is None:
-        return None
-    return noisy(figures.tokens_per_second, figures.tokens_per_second_spread, figures.repeats)
-
-
-def _time(figures: Figures, spread: Spread | None) -> Estimate | None:
-    """The median, as unsure as the lane's throughput was, and at least as assumed."""
-    if spread is None:
-        return None
-    total, noise = _total(figures), ASSUMED_NOISE
-    if total is not None and total.value > 0:
-        noise = max(noise, 1 - total.low / total.value, total.high / total.value - 1)
-    return Estimate(spread.p50, spread.p50 * (1 - noise), spread.p50 * (1 + noise))
 
 
 def worst_first(rows: Sequence[Row]) -> list[Row]:

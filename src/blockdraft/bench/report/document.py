@@ -214,11 +214,15 @@ class Quality:
 
 
 class StackVerdict(NamedTuple):
-    """What an engine will make of the pair: "ready", "problems" or "unknown"."""
+    """What an engine will make of the target and a drafter: "ready", "problems" or "unknown".
+
+    `drafter` is None in files that know one pair only.
+    """
 
     engine: str
     verdict: str
     findings: tuple[str, ...]
+    drafter: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,15 +9,12 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from blockdraft.bench.report.document import BenchDocument, Figures, Lane, Load, Range
+from blockdraft.bench.report.noise import FEW_ANSWERS, speedup_noise
 
 LEAST_NOISE = 0.02
 """No ratio of times is taken to be surer than this, however well a few repeats agree."""
-ASSUMED_NOISE = 0.05
-"""Of a ratio of times that was measured once."""
 ASSUMED_TAU_NOISE = 0.10
 """At least, of a tau that comes without an interval or from few answers."""
-FEW_ANSWERS = 5
-"""Below it, an interval over prompts says too little."""
 
 
 class Estimate(NamedTuple):
@@ -45,32 +42,36 @@ class StepCost(NamedTuple):
     source: Literal["step times", "costs of passes", "speed-up"]
 
 
-def noisy(value: float, spread: Range | None, repeats: int) -> Estimate:
-    """A ratio of times with the spread of its repeats, widened to what is believable."""
+def noisy(value: float, spread: Range | None, repeats: int, once: float) -> Estimate:
+    """A ratio of times with the spread of its repeats, widened to what is believable.
+
+    `once` is the share either way that is assumed where it was measured once.
+    """
     # A part of a run may have one ratio of several repeats.
     is_once = spread is None or repeats < 2 or spread[0] == spread[1]
-    noise = ASSUMED_NOISE if is_once else LEAST_NOISE
+    noise = once if is_once else LEAST_NOISE
     low, high = value * (1 - noise), value * (1 + noise)
     if spread is not None:
         low, high = min(low, spread[0]), max(high, spread[1])
     return Estimate(value, low, high)
 
 
-def speedup_of(figures: Figures | None) -> Estimate | None:
-    """Of throughput: total tokens a second over plain decoding's."""
+def speedup_of(document: BenchDocument, figures: Figures | None) -> Estimate | None:
+    """Of throughput: total tokens a second over plain decoding's. `figures` are the document's."""
     if figures is None or figures.speedup is None:
         return None
-    return noisy(figures.speedup, figures.speedup_spread, figures.repeats)
+    once = speedup_noise(document).share
+    return noisy(figures.speedup, figures.speedup_spread, figures.repeats, once)
 
 
-def latency_speedup_of(figures: Figures | None) -> Estimate | None:
+def latency_speedup_of(document: BenchDocument, figures: Figures | None) -> Estimate | None:
     """Of end-to-end latency; its relative noise is taken to be that of the throughput."""
-    overall = speedup_of(figures)
+    overall = speedup_of(document, figures)
     if figures is None or figures.latency_speedup is None:
         return overall
     value = figures.latency_speedup
     if overall is None or overall.value <= 0:
-        return noisy(value, None, figures.repeats)
+        return noisy(value, None, figures.repeats, speedup_noise(document).share)
     scale = value / overall.value
     return Estimate(value, overall.low * scale, overall.high * scale)
 

@@ -114,7 +114,7 @@ def document_shape(mode: str) -> Shape:
         "quality": _leaves("lane", "compared", "identical", "epsilon", "reason")
         | {"divergences": _leaves("id", "position", "margin", "near_tie")},
         "energy": _leaves("source", "reason"),
-        "stack": _leaves("engine", "verdict", "findings"),
+        "stack": _leaves("engine", "drafter", "verdict", "findings"),
         "answers": _leaves(
             *("question", "title", "verdict", "sentence", "figures", "headline", "detail")
         ),

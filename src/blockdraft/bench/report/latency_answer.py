@@ -33,7 +33,7 @@ def answer_latency(document: BenchDocument) -> Reply:
     base = None if plain is None else document.find(plain.name, load)
     lane = best_lane(document, main_lanes(document), [load])
     own = None if lane is None else document.find(lane.name, load)
-    gain = latency_speedup_of(own)
+    gain = latency_speedup_of(document, own)
     if base is None or own is None or gain is None:
         return NO_BASELINE
     slower = [group for group in _categories(own) if (group.speedup or 0) < SLOWER_GROUP]
@@ -79,7 +79,8 @@ def _detail(document: BenchDocument, load: Load, slower: list[Group]) -> str:
         names = ", ".join(group.title for group in slower)
         told.append(f"Slower than plain decoding in: {names}.")
     lookup = best_lane(document, [x for x in drafted_lanes(document) if x.kind == "lookup"], [load])
-    gain = None if lookup is None else latency_speedup_of(document.find(lookup.name, load))
+    found = None if lookup is None else document.find(lookup.name, load)
+    gain = latency_speedup_of(document, found)
     if lookup is not None and gain is not None:
         told.append(f"{lookup.name}, which needs no drafter, reaches {times(gain)}.")
     return " ".join(told)

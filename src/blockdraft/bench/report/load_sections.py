@@ -41,7 +41,9 @@ def speedup_section(document: BenchDocument) -> Section | None:
     rows: list[tuple[str, ...]] = []
     for idx, lane in enumerate(lanes):
         found = [(load, f) for load in loads if (f := document.find(lane.name, load)) is not None]
-        gains = [(load, f, gain) for load, f in found if (gain := speedup_of(f)) is not None]
+        gains = [
+            (load, f, gain) for load, f in found if (gain := speedup_of(document, f)) is not None
+        ]
         if gains:
             series.append(
                 Series(

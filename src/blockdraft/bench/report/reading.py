@@ -62,7 +62,7 @@ def parse_document(value: object, source: str = "the document") -> BenchDocument
     if not isinstance(value, dict):
         raise ConfigError(f"{source} is not a JSON object; give a results.json")
     top = Node(source, "", cast("dict[str, object]", value))
-    _check_version(top)
+    check_version(top)
     mode = _mode(top)
     check_fields(top, document_shape(mode))
     names = [node.text("name") for node in top.nodes("lanes")]
@@ -93,7 +93,8 @@ def parse_document(value: object, source: str = "the document") -> BenchDocument
     )
 
 
-def _check_version(top: Node) -> None:
+def check_version(top: Node) -> None:
+    """Raises ConfigError for a document of another schema or version."""
     schema, version = top.fields.get("schema"), top.fields.get("version")
     if schema != SCHEMA:
         raise ConfigError(
@@ -275,6 +276,11 @@ def _stack(top: Node) -> tuple[StackVerdict, ...] | None:
     if not top.has("stack"):
         return None
     return tuple(
-        StackVerdict(node.text("engine"), node.text("verdict"), node.texts("findings"))
+        StackVerdict(
+            node.text("engine"),
+            node.text("verdict"),
+            node.texts("findings"),
+            node.maybe_text("drafter"),
+        )
         for node in top.nodes("stack")
     )

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from blockdraft.bench.report.document import BenchDocument, Load, Verdict
-from blockdraft.bench.report.evidence import ASSUMED_NOISE, Estimate
+from blockdraft.bench.report.evidence import Estimate
+from blockdraft.bench.report.noise import speedup_noise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +54,16 @@ def noise_remark(document: BenchDocument, loads: Sequence[Load]) -> str:
     repeats = {f.repeats for f in document.figures if f.load in loads}
     if not repeats or min(repeats) >= 2:
         return "Ranges hold all repeats, and at least 2% either way."
+    noise = speedup_noise(document)
+    why = {
+        "repeats": ", as far as repeats lie apart in this run",
+        "answers": ", as far as plain answers lie apart in this run; --repeats 3 tells more",
+        "assumed": "",
+    }[noise.source]
+    told = f"{noise.share:.0%} either way is assumed"
     if max(repeats) < 2:
-        return f"Measured once: {ASSUMED_NOISE:.0%} either way is assumed."
-    return f"Measured once at some loads: {ASSUMED_NOISE:.0%} either way is assumed there."
+        return f"Measured once: {told}{why}."
+    return f"Measured once at some loads: {told} there{why}."
 
 
 def no_drafts(document: BenchDocument) -> Reply:

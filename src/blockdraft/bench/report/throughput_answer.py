@@ -65,7 +65,7 @@ def judge_gains(gains: Sequence[Estimate]) -> Verdict:
 
 
 def _gains(document: BenchDocument, lane: Lane, loads: Sequence[Load]) -> dict[Load, Estimate]:
-    found = {load: speedup_of(document.find(lane.name, load)) for load in loads}
+    found = {load: speedup_of(document, document.find(lane.name, load)) for load in loads}
     return {load: gain for load, gain in found.items() if gain is not None}
 
 
@@ -100,7 +100,7 @@ def _beside(
     name = max(ends, key=lambda one: ends[one])
     at = ends[name]
     beyond = [load for load in document.loads if load.concurrency is not None and load.amount >= at]
-    gain = speedup_of(document.find(auto.name, beyond[0])) if beyond else None
+    gain = speedup_of(document, document.find(auto.name, beyond[0])) if beyond else None
     if gain is None:
         return ""
     told = f"auto is at {times(gain, has_range=False)} ({beyond[0].phrase})"

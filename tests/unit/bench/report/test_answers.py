@@ -249,6 +249,47 @@ def test_stack(verdicts: tuple[str, str], expected: str) -> None:
     assert verdict(document, 5) == expected
 
 
+@pytest.mark.parametrize(
+    ("verdicts", "expected", "headline", "said"),
+    [
+        (("ready", "ready", "ready", "ready"), "yes", "2 of 2 drafters", "b: ready for all 2"),
+        (
+            ("ready", "ready", "ready", "problems"),
+            "mixed",
+            "1 of 2 drafters",
+            "a: ready for all 2 engines. b: ready for vllm, problems with sglang.",
+        ),
+        (("ready", "ready", "problems", "problems"), "mixed", "1 of 2", "b: problems with all 2"),
+        (("problems",) * 4, "no", "0 of 2 drafters", "a: problems with all 2 engines."),
+        (("unknown",) * 4, "unknown", "0 of 2 drafters", "b: not told for all 2 engines."),
+        (("ready", "ready", "unknown", "unknown"), "mixed", "1 of 2", "b: not told for all"),
+    ],
+)
+def test_each_of_several_drafters_is_judged(
+    verdicts: tuple[str, ...], expected: str, headline: str, said: str
+) -> None:
+    document = make_document()
+    pairs = [(drafter, engine) for drafter in ("a", "b") for engine in ("vllm", "sglang")]
+    document["stack"] = [
+        {"engine": engine, "drafter": drafter, "verdict": one, "findings": ["DFL1 error: so"]}
+        for (drafter, engine), one in zip(pairs, verdicts, strict=True)
+    ]
+    reply = answers(document)[4].reply
+    assert reply.verdict == expected
+    assert reply.headline.startswith(headline) and said in reply.sentence
+    assert ("b, sglang (DFL1 error: so)." in reply.detail) == (verdicts[3] != "ready")
+    assert reply.figures["a"] == {"vllm": verdicts[0], "sglang": verdicts[1]}
+
+
+def test_one_reason_for_all_engines_is_told_once() -> None:
+    document = make_document()
+    document["stack"] = [
+        {"engine": engine, "drafter": "a", "verdict": "unknown", "findings": ["it is EAGLE-3"]}
+        for engine in ("vllm", "sglang")
+    ]
+    assert sentence(document, 5) == "Not told for any engine: it is EAGLE-3."
+
+
 def test_of_an_endpoint_only_its_own_engine_counts() -> None:
     document = make_endpoint_document(has_baseline=True)
     document["stack"] = make_document()["stack"]

@@ -52,12 +52,13 @@ def test_the_crossing_lies_between_its_loads(
 
 
 def test_noise_of_repeats() -> None:
-    assert noisy(1.5, (1.4, 1.6), 3) == Estimate(1.5, 1.4, 1.6)
-    assert noisy(1.5, (1.49, 1.6), 2) == pytest.approx((1.5, 1.47, 1.6))
-    assert noisy(1.5, (1.5, 1.5), 1) == pytest.approx((1.5, 1.425, 1.575))
+    assert noisy(1.5, (1.4, 1.6), 3, 0.1) == Estimate(1.5, 1.4, 1.6)
+    assert noisy(1.5, (1.49, 1.6), 2, 0.1) == pytest.approx((1.5, 1.47, 1.6))
+    assert noisy(1.5, (1.5, 1.5), 1, 0.05) == pytest.approx((1.5, 1.425, 1.575))
+    assert noisy(1.5, (1.5, 1.5), 1, 0.1) == pytest.approx((1.5, 1.35, 1.65))
     # One ratio only, though the lane was measured twice: plain decoding was broken off.
-    assert noisy(1.5, (1.5, 1.5), 2) == pytest.approx((1.5, 1.425, 1.575))
-    assert noisy(1.5, None, 4) == pytest.approx((1.5, 1.425, 1.575))
+    assert noisy(1.5, (1.5, 1.5), 2, 0.05) == pytest.approx((1.5, 1.425, 1.575))
+    assert noisy(1.5, None, 4, 0.05) == pytest.approx((1.5, 1.425, 1.575))
 
 
 def test_sides() -> None:
