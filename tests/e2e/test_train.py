@@ -268,6 +268,7 @@ def test_processes_agree_to_the_bit_whatever_kernels_are_faster_in_them(
         (("nothing",), "no recipe 'nothing'"),
         (("RECIPE",), "give --out DIR"),
         (("RECIPE", "--out", "OUT", "--set", "run.sead=1"), "unknown key 'sead'"),
+        (("RECIPE", "--out", "OUT", "--assume", "9,9,9"), "--assume belongs to --plan"),
         (("RECIPE", "--out", "OUT", "--set", "data.answers=['none']"), "none holds no answers"),
         (("RECIPE", "--out", "OUT", "--set", "target.model=none/none"), "none/none"),
     ],

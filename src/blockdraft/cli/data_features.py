@@ -98,7 +98,9 @@ def _add_target(parser: ArgumentParser) -> None:
         help="that the target computes in; auto = bfloat16, as in training",
     )
     group.add_argument("--device", help="torch device of the target (default: chosen by torch)")
-    group.add_argument("--threads", type=values.count, metavar="N", help="CPU threads of torch")
+    group.add_argument(
+        "--threads", type=values.thread_count, metavar="N", help="CPU threads of torch"
+    )
 
 
 def run(args: Namespace) -> int:

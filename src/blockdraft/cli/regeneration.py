@@ -5,8 +5,9 @@ What is asked and kept is in `data/regenerate.py`.
 
 import os
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from blockdraft.cli.answer_loading import Writer, load_local, load_tokenizer
 from blockdraft.cli.answer_progress import Standing, watch
@@ -125,7 +126,8 @@ def _standing(tally: Tally) -> Standing:
 def show_report(report: Report) -> None:
     """The counts on stderr, then the first of the rows that have no answer."""
     for name, value in report.counts.items():
-        say(f"{name.replace('_', ' ')}: {value}")
+        shown = _counted(cast(Mapping[str, object], value)) if isinstance(value, dict) else value
+        say(f"{name.replace('_', ' ')}: {shown}")
     for problem in report.shown:
         say(f"{problem.where}: {problem.kind}: {problem.reason}")
     if report.finished:
@@ -135,6 +137,10 @@ def show_report(report: Report) -> None:
             f"{report.num_failed} requests failed: the same command tries them again, with --pack "
             "it finishes without them"
         )
+
+
+def _counted(kinds: Mapping[str, object]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "none"
 
 
 def _document(report: Report) -> dict[str, object]:

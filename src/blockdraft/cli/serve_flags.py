@@ -127,7 +127,7 @@ SETTINGS: tuple[Setting, ...] = (
         flag="--threads",
         group=MODELS,
         metavar="N",
-        convert=values.count,
+        convert=values.thread_count,
         help="CPU threads of torch (default: one for each core, and from 4 cores on all but one, "
         "which answers HTTP)",
     ),

@@ -63,13 +63,18 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), help="where to train (default: cuda if there is one)"
     )
-    parser.add_argument("--threads", type=values.count, metavar="N", help="CPU threads of torch")
+    parser.add_argument(
+        "--threads", type=values.thread_count, metavar="N", help="CPU threads of torch"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document at the end")
 
 
 def run(args: Namespace) -> int:
     from blockdraft.cli.training_run import list_recipes, show_recipe, train
+    from blockdraft.errors import ConfigError
 
+    if args.assume is not None and not args.plan:
+        raise ConfigError("--assume belongs to --plan: add it, or leave --assume out to train")
     if args.list:
         return list_recipes(args)
     if args.show:

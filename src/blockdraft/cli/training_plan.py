@@ -104,13 +104,19 @@ def data_size(config: RunConfig, vocab_size: int) -> DataSize:
 
 def assumed_size(config: RunConfig, assumed: tuple[int, ...]) -> DataSize:
     """The same of answers that are all of one length. Raises ConfigError for other than three
-    numbers, and for a prompt that leaves no room."""
+    numbers, for too short answers, and for a prompt that leaves no room."""
     if len(assumed) != 3:
         raise ConfigError("--assume takes three numbers: answers, prompt and answer tokens")
     count, prompt_len, answer_len = assumed
     section = config.data
+    least = section.samples.min_answer_tokens
+    if answer_len < least:
+        raise ConfigError(
+            f"--assume: answers of {answer_len} tokens; shorter ones than {least} "
+            "(data.samples.min_answer_tokens) are left out, so give more"
+        )
     answer_len = min(answer_len, section.samples.max_tokens - prompt_len)
-    if answer_len < section.samples.min_answer_tokens:
+    if answer_len < least:
         raise ConfigError(
             f"--assume: {prompt_len} tokens of prompt leave {max(answer_len, 0)} of "
             f"data.samples.max_tokens {section.samples.max_tokens} for an answer; raise it"

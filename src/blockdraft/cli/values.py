@@ -4,6 +4,7 @@ It checks form only; ranges are checked by the part that owns the setting.
 """
 
 import json
+import os
 import re
 from argparse import ArgumentTypeError
 from pathlib import Path
@@ -42,6 +43,18 @@ def count(text: str) -> int:
     if number < 1:
         raise ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return number
+
+
+def thread_count(text: str) -> int:
+    """A whole number of threads that this machine can start without choking on it."""
+    cores = os.cpu_count() or 1
+    most = max(64, 4 * cores)
+    threads = count(text)
+    if threads > most:
+        raise ArgumentTypeError(
+            f"{text!r} threads on {cores} cores would only wait for each other; give at most {most}"
+        )
+    return threads
 
 
 def bias(text: str) -> tuple[int, float]:

@@ -3,6 +3,7 @@
 It knows no file in it except the manifest, by which it tells folders of ours from others.
 """
 
+import errno
 import shutil
 import tempfile
 from collections.abc import Generator
@@ -12,6 +13,27 @@ from pathlib import Path
 from blockdraft.data.durable import sync
 from blockdraft.data.manifest import MANIFEST_FILE
 from blockdraft.errors import ConfigError
+
+_REFUSED_BY_DISK = frozenset(
+    {
+        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS),
+        *(errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR),
+    }
+)
+
+
+@contextmanager
+def writing(place: Path, remedy: str) -> Generator[None]:
+    """What a disk refuses in the block (full, read-only, not allowed) becomes a ConfigError.
+
+    It names `place` and what can be done; other errors pass.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _REFUSED_BY_DISK:
+            raise
+        raise ConfigError(f"can't write to {place}: {error.strerror}; {remedy}") from error
 
 
 def check_new_folder(folder: Path, *, overwrite: bool) -> None:
@@ -46,11 +68,12 @@ def new_folder(folder: Path, *, overwrite: bool = False) -> Generator[Path, None
     except OSError as error:
         raise ConfigError(f"can't write to {folder.parent}: {error.strerror}") from error
     try:
-        yield unfinished
-        unfinished.chmod(0o755)  # mkdtemp makes it private
-        for path in unfinished.iterdir():
-            sync(path)
-        _put_in_place(unfinished, folder)
+        with writing(folder.parent, "nothing was written; make room, or name another folder"):
+            yield unfinished
+            unfinished.chmod(0o755)  # mkdtemp makes it private
+            for path in unfinished.iterdir():
+                sync(path)
+            _put_in_place(unfinished, folder)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise

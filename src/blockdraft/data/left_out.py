@@ -48,8 +48,13 @@ class RowCounts:
         }
 
     def to_text(self) -> str:
-        """The counts in one line."""
-        return ", ".join(f"{count} {reason}" for reason, count in self._counts.items()) or "none"
+        """The counts in one line, each reason with its first place."""
+        return ", ".join(map(self._in_words, self._counts)) or "none"
+
+    def _in_words(self, reason: str) -> str:
+        place, detail = self._examples[reason][0]
+        text = f"{self._counts[reason]} {reason}, the first at {place.file}, line {place.line}"
+        return f"{text}: {detail}" if detail else text
 
 
 def _example_to_json(example: Example) -> dict[str, object]:

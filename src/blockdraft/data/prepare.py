@@ -140,7 +140,7 @@ def _choose(options: PrepareOptions, collected: Collected) -> Split:
     rows = rows[: options.limit]
     if not rows:
         raise ConfigError(
-            f"no rows are left of {collected.num_rows} ({collected.dropped.to_text()}): nothing "
+            f"no rows are left of {collected.num_rows} ({collected.dropped.to_text()}); nothing "
             "was written; check the inputs and the limits"
         )
     if options.holdout is None:

@@ -20,6 +20,7 @@ from blockdraft.data.answer_requests import AnswerSource, Generated, NotGenerate
 from blockdraft.data.answer_row import Answer
 from blockdraft.data.answer_tally import Tally, Verdict, judge
 from blockdraft.data.conversation_files import ConversationFiles, Problem, Row
+from blockdraft.data.folders import writing
 from blockdraft.data.manifest import read_manifest
 from blockdraft.data.regenerate_config import RegenerateConfig
 from blockdraft.data.rendering import Renderer
@@ -97,9 +98,15 @@ class Regeneration:
 
         `adopt` takes a log without settings as made with these. `pack_only` asks nothing. A run
         whose last requests failed is not packed, so that they can be tried again. Raises
-        ConfigError when the folder was made with other settings, EngineFault when too many
-        requests fail in a row; what was answered before that is kept.
+        ConfigError when the folder was made with other settings or can't be written to (a full
+        disk), EngineFault when too many requests fail in a row; what was answered before that is
+        kept.
         """
+        remedy = "make room or name another folder; the same command goes on with what is kept"
+        with writing(self._folder, remedy):
+            return self._run(progress, adopt=adopt, pack_only=pack_only)
+
+    def _run(self, progress: Progress, *, adopt: bool, pack_only: bool) -> Report:
         self._record_settings(adopt=adopt)
         if is_finished(self._folder):
             manifest = read_manifest(self._folder)

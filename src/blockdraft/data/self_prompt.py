@@ -5,6 +5,7 @@ writes is near what it was trained on. Who generates is an `AnswerSource`; what 
 `self_prompt_filter.py`'s.
 """
 
+import fcntl
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from blockdraft.data.answer_requests import (
 )
 from blockdraft.data.conversations import Conversation, to_line
 from blockdraft.data.durable import cut_torn_line, new_file, write_json
+from blockdraft.data.folders import writing
 from blockdraft.data.leaks import EvalTurn
 from blockdraft.data.manifest import sha256_of
 from blockdraft.data.rendering import Renderer
@@ -161,13 +163,17 @@ class SelfPrompting:
     def run(self, progress: Progress) -> None:
         """Sample until enough turns are kept, then write the file and its manifest.
 
-        Raises ConfigError when the file exists, was begun with other settings, or hardly any turn
-        is any good; EngineFault when too many requests fail in a row.
+        Raises ConfigError when the file exists, can't be written, was begun with other settings, or
+        hardly any turn is any good; EngineFault when too many requests fail in a row.
         """
         if self._path.exists():
             raise ConfigError(f"{self._path} exists already; remove it or name another file")
+        remedy = "make room or name another file; the same command goes on with what is kept"
+        with writing(self._path.parent, remedy):
+            self._run(progress)
+
+    def _run(self, progress: Progress) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        cut_torn_line(self._log)
         settings = self._settings()
         record_settings(
             self._settings_file,
@@ -175,9 +181,16 @@ class SelfPrompting:
             begun=self._log.exists(),
             remedy=f"remove {self._log.name} to begin anew",
         )
-        self._resume()
-        progress(self.tally)
         with self._log.open("a", encoding="utf-8", newline="\n") as log:
+            try:
+                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise ConfigError(
+                    f"another run is writing {self._path}; wait for it to end"
+                ) from error
+            cut_torn_line(self._log)
+            self._resume()
+            progress(self.tally)
             for number, outcome in self._in_order():
                 record = self._record(number, outcome)
                 log.write(json.dumps(record) + "\n")

@@ -106,6 +106,26 @@ class DrafterSection:
         ):
             if value is not None and value < least:
                 raise ConfigError(f"drafter.{name} is {value}; give at least {least}")
+        if self.taps and self.num_taps not in (None, len(self.taps)):
+            raise ConfigError(
+                f"drafter.num_taps is {self.num_taps}, but drafter.taps names {len(self.taps)} "
+                "layers: leave one of them out"
+            )
+        self._refuse_what_is_ignored()
+
+    def _refuse_what_is_ignored(self) -> None:
+        """What a checkpoint ignores is refused where its shape is known."""
+        if self.init == "scratch" and self.init_layers:
+            raise ConfigError(
+                "drafter.init_layers names layers of the target, and drafter.init is scratch, "
+                "which copies none: set drafter.init to target, or leave the layers out"
+            )
+        slides = self.is_continued or "sliding_attention" in self.layer_types
+        if self.sliding_window is not None and not slides:
+            raise ConfigError(
+                f"drafter.sliding_window is {self.sliding_window}, but no layer slides: name "
+                "sliding_attention in drafter.layer_types, or leave the window out"
+            )
 
     @property
     def is_continued(self) -> bool:
@@ -123,6 +143,13 @@ class ScheduleSection:
     min_ratio: float = 0.0
     decay_ratio: float = 0.2
     decay: Literal["sqrt", "linear"] = "sqrt"
+
+    def __post_init__(self) -> None:
+        # Not only when the length is known, which takes the target and all answers.
+        try:
+            self.over(1)
+        except ConfigError as error:
+            raise ConfigError(f"schedule.{error}") from error
 
     def over(self, total_steps: int) -> ScheduleConfig:
         return ScheduleConfig(

@@ -133,6 +133,9 @@ def test_assumed_answers_are_limited_cut_and_held_out_too(
         assumed_size(recipe(folder), (100, 70, 200))
     with pytest.raises(ConfigError, match="three numbers"):
         assumed_size(recipe(folder), (100, 70))
+    # Raising max_tokens, which the message about prompts names, would not help here.
+    with pytest.raises(ConfigError, match=r"answers of 1 tokens; shorter ones than 2 .* give more"):
+        assumed_size(recipe(folder), (100, 10, 1))
 
 
 def test_answers_that_are_not_there_are_named(folder: Path) -> None:

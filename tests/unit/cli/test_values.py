@@ -81,6 +81,8 @@ def test_widths() -> None:
         (values.byte_count, "1iB"),
         (values.byte_count, ""),
         (values.byte_count, "GB"),
+        (values.thread_count, "9999"),
+        (values.thread_count, "0"),
         (values.count, "0"),
         (values.count, "-3"),
         (values.count, "x"),

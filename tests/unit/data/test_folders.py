@@ -1,10 +1,13 @@
 """Folders that appear whole or not at all."""
 
+import resource
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from blockdraft.data.folders import new_folder
+from blockdraft.data.folders import new_folder, writing
 from blockdraft.data.manifest import MANIFEST_FILE
 from blockdraft.errors import ConfigError
 
@@ -13,6 +16,37 @@ def make(folder: Path, *names: str) -> None:
     folder.mkdir()
     for name in names:
         (folder / name).write_text("old")
+
+
+@contextmanager
+def small_disk() -> Generator[None]:
+    """No file of this process may grow beyond 4 KB."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_what_the_disk_refuses_is_said_in_one_line(tmp_path: Path) -> None:
+    words = f"can't write to {tmp_path}: File too large; nothing was written; make room"
+    with (
+        pytest.raises(ConfigError, match=words),
+        new_folder(tmp_path / "out") as unfinished,
+        small_disk(),
+    ):
+        (unfinished / "a").write_bytes(bytes(9000))
+    assert list(tmp_path.iterdir()) == [], "nothing half-written"
+    (tmp_path / "file").touch()
+    within = tmp_path / "file" / "x"
+    with (
+        pytest.raises(ConfigError, match=r"x: Not a directory; go away$"),
+        writing(within, "go away"),
+    ):
+        within.mkdir()
+    with pytest.raises(ConnectionError), writing(tmp_path, "that is no disk"):
+        raise ConnectionRefusedError
 
 
 @pytest.mark.parametrize("exists", [False, True])

@@ -1,6 +1,7 @@
 """Regeneration on a scripted target: turns in order, resume, policies, bad data."""
 
 import json
+import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -269,6 +270,28 @@ def test_a_log_from_elsewhere_is_adopted_when_asked(tmp_path: Path, prompts: Pat
 def test_two_runs_do_not_write_to_one_folder(tmp_path: Path, prompts: Path) -> None:
     with AnswerLog(tmp_path / "out"), pytest.raises(ConfigError, match="another run"):
         run(tmp_path / "out", prompts, adopt=True)
+
+
+def test_a_folder_that_can_not_be_written_is_one_line(tmp_path: Path, prompts: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"can't write to .*out: Not a directory; make room or"):
+        run(tmp_path / "file" / "out", prompts)
+
+
+def test_a_disk_that_fills_up_keeps_what_was_answered(tmp_path: Path) -> None:
+    turns = {f"p{i}": ["hello"] for i in range(60)}
+    prompts, out = write_prompts(tmp_path / "p.jsonl", turns), tmp_path / "out"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(ConfigError, match=r"out: File too large; .* same command goes on"):
+            run(out, prompts)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    report = run(out, prompts)
+    resumed = report.counts["resumed"]
+    assert report.finished and isinstance(resumed, int) and resumed > 5
+    assert len(AnswerTable.open(out)) == 60
 
 
 def test_failed_requests_are_tried_again(tmp_path: Path, prompts: Path) -> None:

@@ -161,6 +161,26 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
         make(path, FakeWriter()).run(ignore)
 
 
+def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "chat.jsonl"
+    second: list[str] = []
+
+    def begin_another(tally: PromptTally) -> None:
+        if not second:
+            with pytest.raises(ConfigError, match=r"another run is writing .*chat.jsonl") as caught:
+                make(path, FakeWriter()).run(ignore)
+            second.append(str(caught.value))
+
+    make(path, FakeWriter()).run(begin_another)
+    assert second and path.exists()
+
+
+def test_a_file_that_can_not_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"can't write to .*file: .*; make room or name another"):
+        make(tmp_path / "file" / "chat.jsonl", FakeWriter()).run(ignore)
+
+
 def test_turns_may_begin_alike(tmp_path: Path) -> None:
     writer = FakeWriter(lambda number: (f" that adds {number} to a list", True))
     path = tmp_path / "code.jsonl"

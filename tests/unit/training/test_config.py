@@ -68,6 +68,14 @@ def test_everything_but_the_answers_has_a_default() -> None:
         (f"{DATA}heldout_share = nan", "data.heldout_share is nan"),
         (f"{DATA}limit = 0", "data.limit is 0"),
         (f"{DATA}answers = ['b']", "r.toml is no TOML"),
+        (f"{DATA}[schedule]\nwarmup_ratio = 2", "schedule.warmup_ratio is 2.0, expected 0 to 1"),
+        (f"{DATA}[schedule]\nwarmup_steps = -1", "schedule.warmup_steps is -1"),
+        (
+            f"{DATA}[drafter]\ntaps = [0, 1]\nnum_taps = 5",
+            "num_taps is 5, but drafter.taps names 2",
+        ),
+        (f"{DATA}[drafter]\ninit_layers = [1]", "drafter.init is scratch, which copies none"),
+        (f"{DATA}[drafter]\nsliding_window = 4", "sliding_window is 4, but no layer slides"),
     ],
 )
 def test_mistakes_are_named(text: str, words: str) -> None:

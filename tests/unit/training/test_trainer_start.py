@@ -152,6 +152,10 @@ def test_a_run_can_start_from_layers_of_the_target(pair: Pair, tmp_path: Path) -
             "raise it, or lower data.samples.max_tokens",
         ),
         (("data.samples.categories=['none']",), "no usable answer .* 32 other category"),
+        (
+            ("data.samples.categories=['chat', 'mathe']",),
+            "names 'mathe', but no usable answer is of it; of those wanted there are chat$",
+        ),
         (("drafter.mask_token=0",), "embedding of mask token 0 is all zeros"),
         (("data.heldout=nowhere",), "nowhere holds no answers"),
         (("data.answers=['nowhere']",), "nowhere holds no answers"),

@@ -61,7 +61,10 @@ class FeatureWriter:
     ) -> None:
         """Raises ConfigError when `folder` holds features of something else."""
         if not samples:
-            raise ConfigError("there are no samples to compute features of")
+            raise ConfigError(
+                "there are no samples to compute features of: the folder of answers is empty "
+                "(finish `blockdraft data regenerate`), or all were left out for the reasons above"
+            )
         self._folder = folder
         self._samples = samples
         self._kind = kind

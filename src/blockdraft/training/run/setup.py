@@ -4,7 +4,7 @@ It trains nothing. Whatever can be wrong with target, data or shapes is refused 
 first step.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -82,8 +82,8 @@ def load_training_target(config: RunConfig, device: torch.device, say: Say) -> T
 
 
 def read_data(config: RunConfig, vocab_size: int) -> TrainingData:
-    """Samples of the answer folders, split. Raises ConfigError where nothing is left to train on
-    or to hold out."""
+    """Samples of the answer folders, split. Raises ConfigError where nothing is left to train on,
+    to hold out, or of a category that is asked for."""
     section = config.data
     heldout_manifest: Mapping[str, object] = {}
     answers = JoinedAnswers([AnswerTable.open(folder) for folder in section.answers])
@@ -105,7 +105,20 @@ def read_data(config: RunConfig, vocab_size: int) -> TrainingData:
     )
     if not len(train):
         raise ConfigError(f"no usable answer in {', '.join(section.answers)}: {why_none(train)}")
+    _refuse_unknown_categories(section.samples.categories, train, heldout)
     return TrainingData(answers, train, heldout, heldout_manifest)
+
+
+def _refuse_unknown_categories(wanted: Sequence[str], train: SampleSet, heldout: SampleSet) -> None:
+    """Raise ConfigError for a category without a usable answer, which is mostly misspelled."""
+    found = {*train.categories, *heldout.categories}
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        there = ", ".join(sorted(name for name in found if name is not None))
+        raise ConfigError(
+            f"data.samples.categories names {missing[0]!r}, but no usable answer is of it; of "
+            f"those wanted there are {there}"
+        )
 
 
 def _refuse_common(answers: JoinedAnswers, apart: AnswerTable, name: str) -> None:
