@@ -23,7 +23,7 @@ from blockdraft.native.quantized import Quantize, quantized_linear
 from blockdraft.native.segments import Segment
 from blockdraft.native.tuning import Clock, fixed_kernel, measure_plan
 from blockdraft.native.weights import take_weights
-from blockdraft.target.hf import check_pass_width
+from blockdraft.target.hf import PASS_ERRORS, check_pass_width, pass_failure
 from blockdraft.target.rows import (
     check_fed,
     check_pass_rows,
@@ -89,9 +89,12 @@ class NativeTarget:
         self.shape = read_shape(model.config)
         config = read_native_config(model.config)
         ids = trial_ids(self.spec.vocab_size)
-        with torch.no_grad():
-            device = model.get_parameter("lm_head.weight").device
-            reference: Tensor = model(torch.tensor([ids], device=device)).logits[0].clone()
+        try:
+            with torch.no_grad():
+                device = model.get_parameter("lm_head.weight").device
+                reference: Tensor = model(torch.tensor([ids], device=device)).logits[0].clone()
+        except PASS_ERRORS as error:
+            raise pass_failure(name, model.dtype, error) from error
         make = dense_linear
         if options.quantize is not None:
             make = partial(quantized_linear, bits=options.quantize)

@@ -39,7 +39,8 @@ def find_decoder_layers(base_model: nn.Module, num_layers: int) -> nn.ModuleList
             return found
     raise UnsupportedTarget(
         f"{type(base_model).__name__} has no list of {num_layers} decoder layers in a known place "
-        f"({', '.join(LAYER_PATHS)}), so its layers can't be tapped"
+        f"({', '.join(LAYER_PATHS)}), so its layers can't be tapped: use a target of another "
+        "family (docs/targets.md lists them)"
     )
 
 

@@ -38,6 +38,11 @@ class FamilyTraits:
         """Whether some layer keeps a state that no row can be taken out of."""
         return any(kind in RECURRENT_KINDS for kind in self.layer_kinds)
 
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether some layer is attention, alone or beside a recurrent state."""
+        return any(kind not in ("recurrent", "none") for kind in self.layer_kinds)
+
 
 def text_config(model: Any) -> Any:
     """The configuration of the language model itself, also inside a multimodal wrapper."""

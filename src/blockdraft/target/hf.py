@@ -26,7 +26,16 @@ from blockdraft.target.text import TextCodec
 from blockdraft.target.tryout import try_out
 
 # What a forward pass is known to raise where a family or a dtype is not supported.
-PASS_ERRORS = (RuntimeError, TypeError, ValueError, KeyError, AttributeError, IndexError)
+PASS_ERRORS = (
+    RuntimeError,
+    TypeError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    ArithmeticError,
+)
+PASS_ADVICE = "check its config.json, or try another dtype"
 MOST_PASS_ROWS = 4096
 NO_META = "device meta holds no weights, so nothing can be computed on it: use cpu or cuda"
 
@@ -72,10 +81,13 @@ class HFTarget:
         try:
             self._parts: HFParts = try_out(self._model, self.spec, traits, batch_invariant)
         except PASS_ERRORS as error:
-            raise UnsupportedTarget(
-                f"{name} fails in its first pass in {self._model.dtype} "
-                f"({type(error).__name__}: {first_line(error)}): try another dtype"
-            ) from error
+            advice = PASS_ADVICE
+            if not traits.keeps_keys:
+                advice = (
+                    "it has no attention layer, by whose keys the code of hybrid families counts "
+                    f"tokens; use a model that has one, or {advice}"
+                )
+            raise pass_failure(name, self._model.dtype, error, advice) from error
 
     @property
     def dtype(self) -> torch.dtype:
@@ -137,6 +149,16 @@ class HFTarget:
         final = last.states(self.spec.name)
         features = captured.features()
         return Readout(final[:, :0] if features is None else features, final)
+
+
+def pass_failure(
+    name: str, dtype: torch.dtype, error: Exception, advice: str = PASS_ADVICE
+) -> UnsupportedTarget:
+    """The error for a model that computes nothing, because of what transformers raised."""
+    return UnsupportedTarget(
+        f"{name} fails in its first pass in {dtype} "
+        f"({type(error).__name__}: {first_line(error)}): {advice}"
+    )
 
 
 def check_pass_width(batch_invariant: int | None, most: int | None) -> None:

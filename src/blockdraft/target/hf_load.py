@@ -21,6 +21,7 @@ from transformers import (
 from transformers.models.auto import modeling_auto
 
 from blockdraft.errors import CheckpointError
+from blockdraft.target.caches import refuse
 from blockdraft.target.folder import is_harmless, read_json
 from blockdraft.target.quiet import first_line, quiet
 from blockdraft.target.renamed import known_type, read_config
@@ -31,6 +32,9 @@ READ_ERRORS = (
     OSError,
     ValueError,
     KeyError,
+    IndexError,
+    ArithmeticError,
+    AssertionError,
     RuntimeError,
     TypeError,
     AttributeError,
@@ -43,8 +47,13 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model",
 
 
 def load_model(folder: Path, dtype: torch.dtype, attn: str | None) -> PreTrainedModel:
-    """The model in `folder`, all of its weights read from there; CheckpointError otherwise."""
-    model_type = read_json(folder / "config.json").get("model_type")
+    """The model in `folder`, all of its weights read from there; CheckpointError otherwise,
+    UnsupportedTarget for an encoder-decoder model.
+    """
+    config = read_json(folder / "config.json")
+    if config.get("is_encoder_decoder") is True:  # its decoder alone would lack weights
+        raise refuse(str(folder), "it is an encoder-decoder model")
+    model_type = config.get("model_type")
     known = known_type(model_type)
     loader: Any = AutoModelForImageTextToText if is_wrapper(known) else AutoModelForCausalLM
     if isinstance(model_type, str) and known is None:
@@ -64,6 +73,11 @@ def load_model(folder: Path, dtype: torch.dtype, attn: str | None) -> PreTrained
     except READ_ERRORS as error:
         if _asks_for_code(error):
             raise _unknown_type(folder, model_type) from error
+        if "ignore_mismatched_sizes" in str(error):  # its advice is for programmers
+            raise CheckpointError(
+                f"{folder} has weights of another shape than its config.json says: they do not "
+                "belong together, fetch both again"
+            ) from error
         raise CheckpointError(f"{folder} can't be loaded: {first_line(error)}") from error
     missing = sorted(str(key) for key in report["missing_keys"])
     if missing:

@@ -62,6 +62,8 @@ def context_limit(config: Any) -> int | None:
     than in a narrow one; the limit is set there, where nothing has been switched yet.
     """
     limit: Any = getattr(config, "max_position_embeddings", None)
+    if limit is None:
+        limit = getattr(config, "max_seq_len", None)  # MPT's name, the length of its bias table
     switches = [
         table.get("original_max_position_embeddings")
         or getattr(config, "original_max_position_embeddings", limit)

@@ -1,5 +1,6 @@
 """Which engine a target gets, in which dtype, and what is said about it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,17 @@ def test_another_model_runs_on_transformers_and_it_is_said(tmp_path: Path) -> No
     for options in (TargetOptions(engine="native"), TargetOptions(quantize="int8")):
         with pytest.raises(UnsupportedTarget, match="does not fit the native engine: model type"):
             load_engine_target(folder, options)
+
+
+@pytest.mark.parametrize("kind", ["sliding_attention", "linear_attention"])
+def test_a_configuration_that_computes_nothing_is_one_line(tmp_path: Path, kind: str) -> None:
+    """Layers that the family does not have: transformers fails in its first pass."""
+    folder = folder_of(tmp_path, "llama")
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"layer_types": [kind] * 3}))
+    with pytest.raises(UnsupportedTarget, match=r"first pass .* check its config\.json") as raised:
+        load_engine_target(folder)
+    assert "\n" not in str(raised.value)
 
 
 def test_the_engine_can_be_chosen(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
 """C05: after `commit(rows)` a recurrent state is as if exactly those rows had been fed."""
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from blockdraft.errors import UnsupportedTarget
 from blockdraft.target.capture import find_decoder_layers
@@ -204,3 +205,18 @@ def test_the_trial_at_load_finds_a_state_that_is_not_put_back(
 
 def trial_tokens(target: HFTarget) -> Tensor:
     return torch.tensor(trial_ids(target.spec.vocab_size))
+
+
+@pytest.mark.parametrize("key", ["qwen3_next", "qwen3_5"])
+def test_without_an_attention_layer_the_error_says_what_is_missing(key: str) -> None:
+    """The code of these families asks an attention layer how far it is; another dtype won't help.
+
+    Mamba, which has none either, does not ask: it is in the table of families.
+    """
+    config: Any = family_model(family_named(key)).config
+    settings = config.to_dict() | {"layer_types": ["linear_attention"] * config.num_hidden_layers}
+    shaped = cast("Callable[[object], object]", config.from_dict)(settings)
+    make = cast("Callable[[object], PreTrainedModel]", AutoModelForCausalLM.from_config)
+    model = make(shaped)
+    with pytest.raises(UnsupportedTarget, match=r"it has no attention layer, .*; use a model that"):
+        HFTarget(model, name=key)

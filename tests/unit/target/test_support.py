@@ -257,4 +257,5 @@ def test_long_rope_of_one_kind_of_layer_limits_the_model() -> None:
     config = SimpleNamespace(max_position_embeddings=256, rope_parameters=tables)
     assert context_limit(config) == 32
     assert context_limit(SimpleNamespace(max_position_embeddings=256)) == 256
+    assert context_limit(SimpleNamespace(max_seq_len=128)) == 128  # MPT's name
     assert context_limit(SimpleNamespace()) is None
