@@ -4,7 +4,6 @@ It judges nothing and reads no weights of a target; a drafter's are looked at on
 tensor, for values that are not finite or too large for float16.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,16 +24,16 @@ from blockdraft.check.facts import (
 from blockdraft.check.gather_target import gather_target
 from blockdraft.check.gguf_facts import read_gguf
 from blockdraft.check.locate import Located
-from blockdraft.check.loose import Loose, as_object
+from blockdraft.check.loose import Loose
 from blockdraft.check.refusal import own_refusal
 from blockdraft.check.shape import read_shape
 from blockdraft.checkpoint.contents import StoredTensor
+from blockdraft.checkpoint.mask_embedding import MASK_FILE, load_mask_file
 from blockdraft.checkpoint.provenance import PROVENANCE_FILE, TAU_KEY
 from blockdraft.checkpoint.tensors import list_tensors, read_json, read_tensors
-from blockdraft.errors import CheckpointError
+from blockdraft.json_values import as_object
 from blockdraft.target.tokenizer_facts import SHA_KEY, SPECIAL_KEY, read_tokenizer
 
-MASK_FILE = "mask_embedding.pt"
 _TARGET_SUFFIXES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 _DFLASH_KEYS = ("dflash_config", "block_size", "mask_token_id", "target_layer_ids")
 
@@ -60,15 +59,16 @@ def gather_drafter(located: Located) -> DrafterFacts:
     folder, source = located.folder, located.source
     config, config_problem = attempt(lambda: read_json(folder / "config.json", source))
     raw = config or {}
+    shape = read_shape(raw)
     stored, weights_problem = attempt(lambda: list_tensors(folder, source))
     tensors, read_problem = attempt(lambda: _look_at(folder, stored or {}, source))
     record, record_problem = attempt(lambda: _read_record(folder, source))
-    mask_row, mask_row_problem = attempt(lambda: _read_mask_row(folder / MASK_FILE))
+    mask_row, mask_row_problem = attempt(lambda: _read_mask_row(folder / MASK_FILE, source))
     return DrafterFacts(
         source=source,
         format=_format_of(raw, config_problem),
         raw=raw,
-        shape=read_shape(raw),
+        shape=shape,
         tensors=tensors or {},
         config_problem=config_problem,
         weights_problem=weights_problem or read_problem,
@@ -78,6 +78,7 @@ def gather_drafter(located: Located) -> DrafterFacts:
         mask_row=mask_row,
         mask_row_problem=mask_row_problem,
         draft_ids=_draft_ids(folder, stored or {}, source),
+        key_norms=_key_norms(folder, stored or {}, shape.num_layers or 0, source),
     )
 
 
@@ -138,19 +139,27 @@ def _draft_ids(
     return tuple(cast("list[int]", (offsets + torch.arange(len(offsets))).tolist()))
 
 
-def _read_mask_row(path: Path) -> MaskRow | None:
+def _key_norms(
+    folder: Path, stored: Mapping[str, StoredTensor], num_layers: int, source: str
+) -> tuple[tuple[float, ...], ...]:
+    if num_layers > len(stored):  # also keeps a nonsensical number from being counted to
+        return ()
+    wanted = [f"layers.{layer}.self_attn.k_norm.weight" for layer in range(num_layers)]
+    names = [name if name in stored else f"model.{name}" for name in wanted]
+    if any(name not in stored for name in names):
+        return ()
+    tensors, _ = attempt(
+        lambda: read_tensors(folder, {name: stored[name] for name in names}, source)
+    )
+    if tensors is None or any(tensors[name].ndim != 1 for name in names):
+        return ()
+    return tuple(tuple(cast("list[float]", tensors[name].tolist())) for name in names)
+
+
+def _read_mask_row(path: Path, source: str) -> MaskRow | None:
     if not path.exists():
         return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            # weights_only: a file that would run code on loading is refused by the unpickler.
-            loaded = cast("object", torch.load(path, map_location="cpu", weights_only=True))
-    except Exception as error:
-        raise CheckpointError(
-            f"{path} is damaged or holds more than tensors ({type(error).__name__})"
-        ) from error
-    entries = as_object(loaded)
+    entries = as_object(load_mask_file(path, source))
     token_id = entries.get("mask_token_id")
     return MaskRow(token_id if isinstance(token_id, int) else None, "per_position" in entries)
 

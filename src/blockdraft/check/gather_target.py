@@ -12,7 +12,7 @@ from blockdraft.check.attempt import attempt
 from blockdraft.check.facts import DrafterRecord, TargetFacts, TargetFormat
 from blockdraft.check.gguf_facts import GGUF_KEYS, read_gguf
 from blockdraft.check.locate import Located
-from blockdraft.check.loose import Loose, as_object
+from blockdraft.check.loose import Loose
 from blockdraft.check.target_config import (
     SPECIAL_KEYS,
     TargetReading,
@@ -21,6 +21,7 @@ from blockdraft.check.target_config import (
     read_sizes,
 )
 from blockdraft.data.rendering import Renderer, RenderingConfig
+from blockdraft.json_values import as_object
 from blockdraft.target.folder import check_model_folder, read_json
 from blockdraft.target.hf_config import is_known_type
 from blockdraft.target.hf_load import load_text

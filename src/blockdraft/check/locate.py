@@ -6,18 +6,16 @@ Of a target on the hub only small files are fetched, never weights.
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from huggingface_hub import (
-    snapshot_download,  # pyright: ignore[reportUnknownVariableType]: it has bare generics
-)
-
 from blockdraft.builtin import builtin_drafter_path, builtin_models
 from blockdraft.checkpoint.resolve import resolve
-from blockdraft.errors import CheckpointError, ConfigError
+from blockdraft.errors import CheckpointError, ConfigError, FetchError
 
 Side = Literal["target", "drafter"]
+_EXPORTED = {"target": "target.gguf", "drafter": "drafter.gguf"}
+"""What `blockdraft export --format gguf` calls the two files of its folder."""
 
-_SMALL = ["*.json", "*.jinja", "*.txt", "*.model"]
-_DRAFTER = [*_SMALL, "*.safetensors", "mask_embedding.pt"]
+_SMALL = ("*.json", "*.jinja", "*.txt", "*.model")
+_DRAFTER = (*_SMALL, "*.safetensors", "mask_embedding.pt")
 
 
 class Located(NamedTuple):
@@ -53,19 +51,20 @@ def locate_drafter(name: str, revision: str | None = None) -> Located:
     return _locate(name, revision, _DRAFTER, side="drafter")
 
 
-def _locate(name: str, revision: str | None, patterns: list[str], *, side: Side) -> Located:
+def _locate(name: str, revision: str | None, files: tuple[str, ...], *, side: Side) -> Located:
     """Errors begin with the side that was asked for, as an option: two names were given."""
     path = Path(name).expanduser()
     if path.suffix == ".gguf" and path.is_file():
         return Located(path, name)
     if path.is_dir():
-        return Located(path, name)
-
-    def download(repo: str, pinned: str | None) -> str:
-        return snapshot_download(repo, revision=pinned, allow_patterns=patterns)
-
+        exported = path / _EXPORTED[side]
+        is_export = exported.is_file() and not (path / "config.json").exists()
+        return Located(exported if is_export else path, name)
     try:
-        found = resolve(name, revision, download)
+        found = resolve(name, revision, files)
     except (CheckpointError, ConfigError) as error:
         raise type(error)(f"--{side} {error}") from error
+    except FetchError as error:
+        # Of `check`, exit code 1 says that something was found in the pair.
+        raise CheckpointError(f"--{side} {error}") from error
     return Located(found.folder, found.source, has_weights=side == "drafter")

@@ -3,9 +3,10 @@
 It knows no key of any format.
 """
 
-import math
 from collections.abc import Mapping
 from typing import cast
+
+from blockdraft.json_values import as_object, is_finite
 
 
 class Loose:
@@ -45,7 +46,7 @@ class Loose:
         value = self.raw(name)
         if value is None:
             return None
-        if not isinstance(value, int | float) or isinstance(value, bool) or not _is_finite(value):
+        if not isinstance(value, int | float) or isinstance(value, bool) or not is_finite(value):
             return self._note(name)
         if above is not None and not value > above:
             return self._note_impossible(name, value)
@@ -98,15 +99,3 @@ def shortened(value: object) -> str:
     """`value` as errors show it."""
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond every float
-        return False
-
-
-def as_object(value: object) -> Mapping[str, object]:
-    """`value` if it is a JSON object, else an empty one."""
-    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}

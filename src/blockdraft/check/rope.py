@@ -5,7 +5,8 @@ Only what no engine can compute is named; what some engines lack is left to thei
 
 from collections.abc import Mapping
 
-from blockdraft.check.loose import Loose, as_object, shortened
+from blockdraft.check.loose import Loose, shortened
+from blockdraft.json_values import as_object
 
 SECTIONS = ("rope_parameters", "rope_scaling")
 KNOWN_TYPES = frozenset(

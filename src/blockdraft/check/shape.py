@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
-from blockdraft.check.loose import Loose, as_object, shortened
+from blockdraft.check.loose import Loose, shortened
 from blockdraft.check.plausible import sized
 from blockdraft.check.rope import rope_faults
+from blockdraft.json_values import as_object
 
 REQUIRED = (
     "hidden_size",

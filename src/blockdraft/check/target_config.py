@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from blockdraft.check.attempt import attempt
-from blockdraft.check.loose import Loose, as_object, shortened
+from blockdraft.check.loose import Loose, shortened
 from blockdraft.check.plausible import MOST, sized
 from blockdraft.check.rope import rope_faults
 from blockdraft.errors import CheckpointError
+from blockdraft.json_values import as_object
 from blockdraft.native import why_not_native
 from blockdraft.target.hf_config import read_model_config
 

@@ -4,6 +4,7 @@ Lists as of the versions in `findings.ENGINE_NAMES`; those of vLLM and TensorRT-
 """
 
 from blockdraft.check.facts import TargetFacts
+from blockdraft.target.renamed import RENAMED
 
 _SUFFIXES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 
@@ -47,13 +48,28 @@ def family(target: TargetFacts) -> str | None:
         return None
     for suffix in _SUFFIXES:
         name = name.removesuffix(suffix)
-    return "".join(letter for letter in name.lower() if letter.isalnum()).removesuffix("text")
+    return _plain(name)
+
+
+def may_be_among(target: TargetFacts, families: frozenset[str]) -> bool:
+    """Whether an engine's list has the target, or nothing says which family it is of.
+
+    Kimi-K2 is DeepSeek-V3 under a type of its own: engines list it by either name.
+    """
+    name, model_type = family(target), target.model_type
+    names = {name}
+    if model_type in RENAMED:
+        names |= {_plain(model_type), _plain(RENAMED[model_type])}
+    return name is None or not names.isdisjoint(families)
 
 
 def is_known_family(target: TargetFacts) -> bool:
     """Whether any engine is known to have the model type, whatever transformers says of it."""
-    name = "".join(letter for letter in str(target.model_type).lower() if letter.isalnum())
-    return name.removesuffix("text") in VLLM | SGLANG | TRTLLM | LLAMACPP
+    return _plain(str(target.model_type)) in VLLM | SGLANG | TRTLLM | LLAMACPP
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum()).removesuffix("text")
 
 
 def called(target: TargetFacts) -> str:

@@ -3,9 +3,7 @@
 It chooses nothing for a target that is not named by its hub id, and downloads nothing.
 """
 
-import json
 from pathlib import Path
-from typing import cast
 
 from blockdraft.builtin.published import (
     DefaultDrafter,
@@ -16,6 +14,7 @@ from blockdraft.builtin.published import (
 )
 from blockdraft.builtin.published_entry import PublishedDrafter
 from blockdraft.checkpoint.hub_cache import cached_folder
+from blockdraft.json_values import read_object
 
 _THINKING = {
     "on": ", trained on answers with thinking",
@@ -84,8 +83,7 @@ def _names(target: str) -> list[tuple[str, str]]:
 def _recorded_name(folder: Path) -> str | None:
     """`_name_or_path` of the folder's config.json."""
     try:
-        config = cast("object", json.loads((folder / "config.json").read_text("utf-8")))
+        name = read_object(folder / "config.json").get("_name_or_path")
     except (OSError, ValueError):
         return None
-    name = cast("dict[str, object]", config).get("_name_or_path") if isinstance(config, dict) else 0
     return name if isinstance(name, str) and name else None

@@ -20,7 +20,7 @@ from blockdraft.checkpoint.contents import (
     check_target_ids,
 )
 from blockdraft.checkpoint.eagle3_format import NUM_TAPS, Eagle3Facts, is_eagle3, parse_eagle3
-from blockdraft.checkpoint.resolve import Download, download_from_hub, resolve
+from blockdraft.checkpoint.resolve import resolve
 from blockdraft.checkpoint.tensors import list_tensors, read_json, read_tensors
 from blockdraft.decoding.interfaces import TargetModel
 from blockdraft.drafter.eagle3 import Eagle3Drafter
@@ -54,14 +54,14 @@ def load_eagle3(
     *,
     revision: str | None = None,
     taps: Sequence[int] | None = None,
-    download: Download = download_from_hub,
 ) -> Eagle3Checkpoint | None:
     """The EAGLE-3 checkpoint in a folder or hub repository; None where it is another model.
 
     `taps` (zero-based layers whose outputs are fused) wins over the file. Raises CheckpointError,
-    in one line, for anything missing, unexpected, damaged or unsupported.
+    in one line, for anything missing, unexpected, damaged or unsupported, FetchError when the hub
+    can't or won't give it.
     """
-    folder, source = resolve(where, revision, download)
+    folder, source = resolve(where, revision)
     if not (folder / CONFIG_FILE).is_file():
         return None
     raw = read_json(folder / CONFIG_FILE, source)

@@ -5,13 +5,14 @@ with the layer under `transformer_layer_config`. It opens no files.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from blockdraft.checkpoint.fields import Fields
 from blockdraft.checkpoint.rope_dialects import parse_rope
 from blockdraft.drafter.config import RopeConfig
 from blockdraft.drafter.eagle3_config import DEFAULT_BLOCK_SIZE, Eagle3Config
 from blockdraft.errors import CheckpointError, ConfigError
+from blockdraft.json_values import as_list, as_object
 
 NUM_TAPS = 3
 """Of a checkpoint that does not name its layers."""
@@ -46,9 +47,7 @@ def is_eagle3(raw: Mapping[str, object]) -> bool:
     """Whether a config.json is one of an EAGLE-3 drafter."""
     if raw.get("speculators_model_type") == "eagle3":
         return True
-    names = raw.get("architectures")
-    listed = cast("list[object]", names) if isinstance(names, list) else []
-    return any("eagle3" in str(name).lower() for name in listed)
+    return any("eagle3" in str(name).lower() for name in as_list(raw.get("architectures")))
 
 
 def parse_eagle3(
@@ -114,13 +113,11 @@ def _taps(top: Fields) -> tuple[int, ...] | None:
 
 def _block_size(top: Fields) -> int:
     """One more than speculators' `speculative_tokens`; other files say nothing."""
-    methods = top.section("speculators_config").raw("proposal_methods")
-    for method in cast("list[object]", methods) if isinstance(methods, list) else ():
-        if isinstance(method, dict):
-            inner = Fields(cast("dict[str, object]", method), top.where, prefix="proposal_methods.")
-            tokens = inner.optional_integer("speculative_tokens")
-            if tokens is not None:
-                return tokens + 1
+    for method in as_list(top.section("speculators_config").raw("proposal_methods")):
+        inner = Fields(as_object(method), top.where, prefix="proposal_methods.")
+        tokens = inner.optional_integer("speculative_tokens")
+        if tokens is not None:
+            return tokens + 1
     return DEFAULT_BLOCK_SIZE
 
 

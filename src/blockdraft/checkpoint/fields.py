@@ -3,11 +3,11 @@
 It knows no key of any format; `format.py` and `rope_dialects.py` do.
 """
 
-import math
 from collections.abc import Mapping
 from typing import TypeVar, cast
 
 from blockdraft.errors import CheckpointError
+from blockdraft.json_values import is_finite
 
 _T = TypeVar("_T")
 
@@ -53,7 +53,7 @@ class Fields:
         value = self.raw(name)
         if value is None:
             return None
-        if isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value):
+        if isinstance(value, int | float) and not isinstance(value, bool) and is_finite(value):
             return float(value)
         raise self.wrong(name, value, "a finite number")
 
@@ -136,13 +136,6 @@ class Fields:
         if not isinstance(value, list):
             raise self.wrong(name, value, "a list")
         return tuple(cast("list[object]", value))
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond every float
-        return False
 
 
 def _short(value: object) -> str:

@@ -1,12 +1,11 @@
 """Whether a drafter lies complete in the hub's cache on this machine; the hub is never asked."""
 
-import json
 from pathlib import Path
-from typing import cast
 
 from huggingface_hub import try_to_load_from_cache
 
 from blockdraft.checkpoint.tensors import INDEX_FILE, WEIGHTS_FILE
+from blockdraft.json_values import as_object, read_object
 
 CONFIG_FILE = "config.json"
 
@@ -25,13 +24,8 @@ def _has_weights(folder: Path) -> bool:
     if (folder / WEIGHTS_FILE).exists():
         return True
     try:
-        index = cast("object", json.loads((folder / INDEX_FILE).read_text("utf-8")))
+        shards = as_object(read_object(folder / INDEX_FILE).get("weight_map"))
     except (OSError, ValueError):
         return False
-    if not isinstance(index, dict):
-        return False
-    shards = cast("dict[str, object]", index).get("weight_map")
-    if not isinstance(shards, dict) or not shards:
-        return False
-    names = set(cast("dict[str, str]", shards).values())
-    return all((folder / name).exists() for name in names)
+    names = {str(name) for name in shards.values()}
+    return bool(names) and all((folder / name).exists() for name in names)

@@ -10,38 +10,31 @@ It builds no model (`build.py`) and checks no target (`pairing.py`). Files of a 
 import json
 import shutil
 import tempfile
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import cast
 
 import torch
 from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]: bare PathLike
 from torch import Tensor
 
+from blockdraft.checkpoint.assemble import assemble
 from blockdraft.checkpoint.contents import (
     D2T_NAME,
     HEAD_NAME,
-    T2D_NAME,
     DrafterCheckpoint,
     StoredTensor,
-    check_finite,
-    check_float,
     check_names_and_shapes,
-    check_target_ids,
     published_names,
 )
 from blockdraft.checkpoint.format import parse_config, render_config, taps_option
+from blockdraft.checkpoint.mask_embedding import read_mask_embedding, write_mask_embedding
 from blockdraft.checkpoint.provenance import read_recorded_tau, write_recorded_tau
-from blockdraft.checkpoint.resolve import Download, download_from_hub, resolve
+from blockdraft.checkpoint.resolve import resolve
 from blockdraft.checkpoint.tensors import WEIGHTS_FILE, list_tensors, read_json, read_tensors
 from blockdraft.drafter.config import DrafterConfig
 from blockdraft.errors import CheckpointError
 
 CONFIG_FILE = "config.json"
-MASK_FILE = "mask_embedding.pt"
-_MASK_KEYS = ("embedding", "mask_embedding", "weight")
-_MASK_ID_KEY = "mask_token_id"
 
 
 def load_checkpoint(
@@ -50,15 +43,15 @@ def load_checkpoint(
     revision: str | None = None,
     taps: Sequence[int] | None = None,
     dtype: torch.dtype | None = None,
-    download: Download = download_from_hub,
 ) -> DrafterCheckpoint:
     """Read and check the checkpoint in a folder or hub repository; weights cast to `dtype`.
 
     `taps` gives the tapped layers of a checkpoint that does not name them, or replaces them.
-    Raises CheckpointError, in one line, for anything missing, unexpected, damaged or unsupported.
+    Raises CheckpointError, in one line, for anything missing, unexpected, damaged or unsupported,
+    FetchError when the hub can't or won't give it.
     """
     _refuse_gguf(Path(where))
-    folder, source = resolve(where, revision, download)
+    folder, source = resolve(where, revision)
     raw = read_json(folder / CONFIG_FILE, source)
     config = parse_config(raw, f"{source}/{CONFIG_FILE}", taps=taps)
     listed = list_tensors(folder, source)
@@ -66,26 +59,13 @@ def load_checkpoint(
     if taps is not None:
         _check_tap_count(config, stored, source)
     check_names_and_shapes(config, stored, source)
-    tensors = published_names(read_tensors(folder, listed, source), source)
-    d2t = tensors.pop(D2T_NAME, None)
-    t2d = tensors.pop(T2D_NAME, None)
-    if d2t is not None:
-        check_target_ids(config.vocab_size, d2t, t2d, source)
-    mask_embedding = _read_mask_embedding(folder / MASK_FILE, config, source)
-    if mask_embedding is not None:
-        tensors[MASK_FILE] = mask_embedding
-    for name, tensor in tensors.items():
-        check_float(name, tensor, source)
-        tensors[name] = tensor if dtype is None else tensor.to(dtype)
-        check_finite(name, tensors[name], source)
-    return DrafterCheckpoint(
-        config=config,
-        source=source,
-        d2t=None if d2t is None else d2t.long(),
-        lm_head=tensors.pop(HEAD_NAME, None),
-        mask_embedding=tensors.pop(MASK_FILE, None),
+    return assemble(
+        config,
+        published_names(read_tensors(folder, listed, source), source),
+        source,
+        mask_embedding=read_mask_embedding(folder, config, source),
         recorded_tau=read_recorded_tau(folder, source),
-        state=tensors,
+        dtype=dtype,
     )
 
 
@@ -145,11 +125,7 @@ def _write(folder: Path, checkpoint: DrafterCheckpoint, tensors: dict[str, Tenso
     (folder / WEIGHTS_FILE).chmod(0o644)  # safetensors makes it private
     if checkpoint.recorded_tau is not None:
         write_recorded_tau(folder, checkpoint.recorded_tau)
-    if checkpoint.mask_embedding is not None:
-        # The form that vLLM and SGLang read too.
-        row = checkpoint.mask_embedding.detach().cpu().clone()
-        entry = {"embedding": row, _MASK_ID_KEY: checkpoint.config.mask_token_id}
-        torch.save(entry, folder / MASK_FILE)
+    write_mask_embedding(folder, checkpoint.mask_embedding, checkpoint.config.mask_token_id)
 
 
 def _check_tap_count(
@@ -166,53 +142,3 @@ def _check_tap_count(
             f" {list(fusion.shape)} of {source} takes {taken} (of hidden size"
             f" {config.hidden_size}); name exactly {taken}"
         )
-
-
-def _read_mask_embedding(path: Path, config: DrafterConfig, source: str) -> Tensor | None:
-    if not path.exists():
-        return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # on pickles that no torch wrote; refused below
-            # weights_only: a file that would run code on loading is refused by the unpickler.
-            loaded = cast("object", torch.load(path, map_location="cpu", weights_only=True))
-    except Exception as error:  # damaged bytes make the unpickler raise whatever they lead to
-        raise CheckpointError(
-            f"{source}: {path.name} is damaged or holds more than tensors ({type(error).__name__});"
-            " do not use it unless you trust it"
-        ) from error
-    tensor = _only_value(loaded, config, source)
-    if isinstance(tensor, Tensor) and not tensor.is_meta and tensor.layout == torch.strided:
-        if tuple(tensor.shape) in ((config.hidden_size,), (1, config.hidden_size)):
-            return tensor.detach().flatten()
-        found = str(list(tensor.shape))
-    else:
-        found = _kind(tensor)
-    raise CheckpointError(
-        f"{source}: {path.name} holds {found}, expected one tensor [{config.hidden_size}], by"
-        f" itself or under the key {' or '.join(_MASK_KEYS)}; fetch the checkpoint again"
-    )
-
-
-def _only_value(loaded: object, config: DrafterConfig, source: str) -> object:
-    """The value of a dict whose one key, beside the mask token's id, is a known name; anything
-    else as it is. Raises CheckpointError for a row that was made for another mask token."""
-    if not isinstance(loaded, dict):
-        return loaded
-    entries = dict(cast("dict[object, object]", loaded))
-    made_for = entries.pop(_MASK_ID_KEY, config.mask_token_id)
-    if made_for != config.mask_token_id:
-        raise CheckpointError(
-            f"{source}: {MASK_FILE} was made for mask token {made_for}, but {CONFIG_FILE} has"
-            f" {config.mask_token_id}; files of two checkpoints are mixed: fetch it again"
-        )
-    known = [value for key, value in entries.items() if key in _MASK_KEYS]
-    return known[0] if len(known) == len(entries) == 1 else entries
-
-
-def _kind(value: object) -> str:
-    if not isinstance(value, dict):
-        return f"a {type(value).__name__} without plain values"
-    keys = [str(key) for key in cast("dict[object, object]", value)]
-    shown = ", ".join(keys[:3]) + (", ..." if len(keys) > 3 else "")
-    return f"a dict with the keys {shown[:80]!r}"

@@ -3,7 +3,6 @@
 It knows no tensor names; pickled weights are never opened here.
 """
 
-import json
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from blockdraft.checkpoint.contents import StoredTensor
 from blockdraft.errors import CheckpointError
+from blockdraft.json_values import read_object
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -24,19 +24,16 @@ _PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 def read_json(path: Path, source: str) -> dict[str, object]:
     """The JSON object in `path`; raises CheckpointError when it is missing or malformed."""
     try:
-        loaded = cast("object", json.loads(path.read_text(encoding="utf-8")))
+        return read_object(path)
     except FileNotFoundError as error:
         raise CheckpointError(
             f"{source}: there is no {path.name}; pass a folder in the published DFlash layout"
             " (config.json and model.safetensors)"
         ) from error
-    except (ValueError, OSError, RecursionError) as error:
+    except (ValueError, OSError) as error:
         raise CheckpointError(
-            f"{source}: {path.name} is not readable JSON ({_one_line(error)}); fetch it again"
+            f"{source}: {path.name} is no readable JSON object ({_one_line(error)}); fetch it again"
         ) from error
-    if not isinstance(loaded, dict):
-        raise CheckpointError(f"{source}: {path.name} is not a JSON object; fetch it again")
-    return cast("dict[str, object]", loaded)
 
 
 def list_tensors(folder: Path, source: str) -> dict[str, StoredTensor]:

@@ -14,6 +14,7 @@ from blockdraft.cli.pair import load_pair
 from blockdraft.data.in_process import InProcessGenerator
 from blockdraft.data.rendering import Codec, Renderer, RenderingConfig
 from blockdraft.errors import ConfigError
+from blockdraft.json_values import as_list
 from blockdraft.target.fingerprint import fingerprint_of
 from blockdraft.target.folder import read_json
 from blockdraft.target.hf_load import load_text
@@ -115,5 +116,4 @@ def _writer(
 def _id_tuple(value: object) -> tuple[int, ...]:
     if isinstance(value, int):
         return (value,)
-    ids = cast("list[object]", value) if isinstance(value, list) else []
-    return tuple(part for part in ids if isinstance(part, int))
+    return tuple(part for part in as_list(value) if isinstance(part, int))

@@ -3,6 +3,7 @@
 Defaults of sampling settings are those of `SamplingParams`: a flag that is not given is None here.
 """
 
+import argparse
 from argparse import ArgumentParser
 
 from blockdraft.cli import values
@@ -11,6 +12,8 @@ DTYPES = ("auto", "float32", "bfloat16", "float64")
 ENGINES = ("auto", "native", "hf")
 QUANTIZATIONS = ("int8", "int4")
 DEFAULT_TARGET = "smollm2"
+
+Group = argparse._ArgumentGroup  # pyright: ignore[reportPrivateUsage]: it has no public name
 
 
 def add_model_args(
@@ -70,7 +73,7 @@ def add_model_args(
         "drafter's block size; off (default: %(default)s)",
     )
     group.add_argument("--device", help="torch device of the models (default: chosen by torch)")
-    group.add_argument("--threads", type=values.count, metavar="N", help="CPU threads of torch")
+    add_threads(group)
 
 
 def add_engine_args(parser: ArgumentParser, *, reuse: bool, has_width: bool = True) -> None:
@@ -115,13 +118,7 @@ def add_engine_args(parser: ArgumentParser, *, reuse: bool, has_width: bool = Tr
         help="tokens of one prompt and its answer together (default: the target's limit, at most "
         "8192)",
     )
-    group.add_argument(
-        "--kv-memory",
-        type=values.byte_count,
-        metavar="SIZE",
-        help="memory for keys and values of target and drafter, like 500MB, 2GB or 1GiB (default: "
-        "half of what is free once the models are loaded)",
-    )
+    add_kv_memory(group)
     if reuse:
         group.add_argument(
             "--no-prefix-reuse",
@@ -147,8 +144,18 @@ def add_prompt_args(parser: ArgumentParser, *, default: str) -> None:
         metavar="IDS",
         help="a prompt as token ids, like 12,7,99, for models without a tokenizer",
     )
+    add_chat_args(group)
+
+
+def add_chat_args(group: Group) -> None:
+    """How a prompt becomes token ids."""
     group.add_argument("--raw", action="store_true", help="do not apply the chat template")
     group.add_argument("--system", metavar="TEXT", help="a system message before the first turn")
+    add_template_arg(group)
+
+
+def add_template_arg(group: Group) -> None:
+    """Variables of the chat template: pairs of name and value in `template_arg`."""
     group.add_argument(
         "--template-arg",
         action="append",
@@ -156,6 +163,27 @@ def add_prompt_args(parser: ArgumentParser, *, default: str) -> None:
         type=values.template_arg,
         metavar="KEY=VALUE",
         help="a variable for the chat template, like enable_thinking=false; repeatable",
+    )
+
+
+def add_kv_memory(group: Group) -> None:
+    """The memory of the caches, in bytes; None = half of what is free."""
+    group.add_argument(
+        "--kv-memory",
+        type=values.byte_count,
+        metavar="SIZE",
+        help="memory for keys and values of target and drafter, like 500MB, 2GB or 1GiB (default: "
+        "half of what is free once the models are loaded)",
+    )
+
+
+def add_threads(group: ArgumentParser | Group) -> None:
+    """How many threads torch computes with; not given, nothing sets torch's own number."""
+    group.add_argument(
+        "--threads",
+        type=values.thread_count,
+        metavar="N",
+        help="CPU threads of torch (default: torch's own number, which OMP_NUM_THREADS sets)",
     )
 
 

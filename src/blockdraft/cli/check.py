@@ -6,7 +6,7 @@ Arguments only; the rules are in `blockdraft.check`, the run and its report in `
 from argparse import ArgumentParser, Namespace
 
 from blockdraft.cli import values
-from blockdraft.cli.args import DEFAULT_TARGET, DTYPES
+from blockdraft.cli.args import DEFAULT_TARGET, DTYPES, add_template_arg, add_threads
 
 SUMMARY = "say what vLLM, SGLang, llama.cpp and others will make of a pair, before they load it"
 ENGINES = ("vllm", "sglang", "trtllm", "llamacpp", "openvino", "blockdraft")
@@ -49,15 +49,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         choices=ENGINES,
         help="an engine that will serve the pair; repeatable (default: all)",
     )
-    group.add_argument(
-        "--template-arg",
-        action="append",
-        default=[],
-        type=values.template_arg,
-        metavar="KEY=VALUE",
-        help="a variable that requests will set for the chat template, like enable_thinking=false; "
-        "repeatable",
-    )
+    add_template_arg(group)
     group.add_argument("--no-live", action="store_true", help="decode nothing")
     group.add_argument(
         "--max-new-tokens",
@@ -72,7 +64,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         default="float32",
         help="of the live check (default: %(default)s)",
     )
-    group.add_argument("--threads", type=values.count, metavar="N", help="CPU threads of torch")
+    add_threads(group)
     parser.add_argument("--json", action="store_true", help="one JSON document")
 
 

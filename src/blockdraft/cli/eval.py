@@ -6,7 +6,7 @@ Arguments only; the work is in `evaluation.py`.
 from argparse import ArgumentParser, Namespace
 
 from blockdraft.cli import values
-from blockdraft.cli.args import ENGINES, add_model_args, add_sampling_args
+from blockdraft.cli.args import ENGINES, add_chat_args, add_model_args, add_sampling_args
 
 SUMMARY = "measure a drafter on a file of prompts"
 EPILOG = """examples:
@@ -76,16 +76,7 @@ def _add_prompt_args(parser: ArgumentParser) -> None:
         "--prompts", metavar="FILE", required=True, help="JSON lines (see below), never trained on"
     )
     group.add_argument("--limit", type=values.count, metavar="N", help="only the first N of FILE")
-    group.add_argument("--raw", action="store_true", help="do not apply the chat template")
-    group.add_argument("--system", metavar="TEXT", help="a system message before each prompt")
-    group.add_argument(
-        "--template-arg",
-        action="append",
-        default=[],
-        type=values.template_arg,
-        metavar="KEY=VALUE",
-        help="a variable for the chat template, like enable_thinking=false; repeatable",
-    )
+    add_chat_args(group)
 
 
 def run(args: Namespace) -> int:

@@ -3,16 +3,16 @@
 It applies no chat template and knows no tokenizer.
 """
 
-import json
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import cast
 
 from blockdraft.errors import ConfigError
+from blockdraft.evaluation import read_prompt_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,21 +99,11 @@ def read_stdin() -> PromptSet:
 def read_prompt_file(path: Path) -> tuple[PromptRecord, ...]:
     """The records of a JSON-lines file, at least one.
 
-    Lines end at a line feed only, since U+2028 and its like may stand inside a prompt. Raises
-    ConfigError that names the line and what is wrong with it.
+    Raises ConfigError that names the line and what is wrong with it.
     """
-    try:
-        lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    except OSError as error:
-        raise ConfigError(f"can't read prompts from {path}: {error.strerror}") from error
     records: dict[str, PromptRecord] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            record = parse_record(line, f"{path}, line {number}")
-        except RecursionError as error:
-            raise ConfigError(f"{path}, line {number}: nested too deeply") from error
+    for number, row in read_prompt_rows(path).rows:
+        record = _record(row, f"{path}, line {number}")
         if record.id in records:
             raise ConfigError(f"{path}, line {number}: id {record.id!r} was used before")
         records[record.id] = record
@@ -122,17 +112,7 @@ def read_prompt_file(path: Path) -> tuple[PromptRecord, ...]:
     return tuple(records.values())
 
 
-def parse_record(line: bytes, where: str) -> PromptRecord:
-    """One line of a prompt file; `where` heads the error message."""
-    try:
-        value: object = json.loads(line.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{where}: not UTF-8 ({error.reason})") from error
-    except ValueError as error:
-        raise ConfigError(f"{where}: not JSON ({error})") from error
-    if not isinstance(value, dict):
-        raise ConfigError(f'{where}: not an object like {{"id": .., "turns": [..]}}')
-    fields = cast("dict[str, object]", value)
+def _record(fields: Mapping[str, object], where: str) -> PromptRecord:
     turns = fields.get("turns")
     if not isinstance(turns, list) or not turns:
         raise ConfigError(f'{where}: "turns" must be a list of at least one user turn')
@@ -143,7 +123,7 @@ def parse_record(line: bytes, where: str) -> PromptRecord:
     )
 
 
-def _text(fields: dict[str, object], name: str, where: str) -> str:
+def _text(fields: Mapping[str, object], name: str, where: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str):
         raise ConfigError(f'{where}: "{name}" must be a string')

@@ -6,7 +6,14 @@ They load nothing; that is `answer_loading.py`.
 from argparse import ArgumentParser
 
 from blockdraft.cli import values
-from blockdraft.cli.args import DTYPES, ENGINES, QUANTIZATIONS
+from blockdraft.cli.args import (
+    DTYPES,
+    ENGINES,
+    QUANTIZATIONS,
+    add_kv_memory,
+    add_template_arg,
+    add_threads,
+)
 
 DEFAULT_SLOTS = 64
 DEFAULT_CONTEXT = 2048
@@ -30,7 +37,7 @@ def add_target_args(parser: ArgumentParser) -> None:
     group.add_argument("--quantize", choices=QUANTIZATIONS, help="round the target's weights")
     group.add_argument("--engine", choices=ENGINES, default="auto", help="default: auto")
     group.add_argument("--device", help="torch device (default: chosen by torch)")
-    group.add_argument("--threads", type=values.count, metavar="N", help="CPU threads of torch")
+    add_threads(group)
     group.add_argument(
         "--drafter",
         default="none",
@@ -52,12 +59,7 @@ def add_target_args(parser: ArgumentParser) -> None:
         metavar="N",
         help="tokens of a prompt and its answer together (default: %(default)s)",
     )
-    group.add_argument(
-        "--kv-memory",
-        type=values.byte_count,
-        metavar="SIZE",
-        help="memory for keys and values, like 2GB (default: half of what is free)",
-    )
+    add_kv_memory(group)
     # What loading a pair asks for and nobody needs to choose here.
     parser.set_defaults(
         taps=None, drafter_revision=None, batch_invariant="off", width=None, compile=False
@@ -67,14 +69,7 @@ def add_target_args(parser: ArgumentParser) -> None:
 def add_template_args(parser: ArgumentParser, *, raw: bool) -> None:
     """What the chat template makes of a conversation."""
     group = parser.add_argument_group("chat template")
-    group.add_argument(
-        "--template-arg",
-        action="append",
-        default=[],
-        type=values.template_arg,
-        metavar="KEY=VALUE",
-        help="a variable for the template, like enable_thinking=false; repeatable",
-    )
+    add_template_arg(group)
     group.add_argument(
         "--system",
         metavar="TEXT",

@@ -9,10 +9,11 @@ from typing import cast
 
 from blockdraft.builtin import builtin_models
 from blockdraft.errors import ConfigError
+from blockdraft.json_values import as_list
 from blockdraft.native import why_not_native
 from blockdraft.target.folder import read_json, refuse_drafter
 from blockdraft.target.hf_config import read_model_config
-from blockdraft.target.hf_hub import HUB_ID
+from blockdraft.target.hub import parse_hub_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +89,8 @@ def is_target_folder(source: str) -> bool:
     if not path.is_file():
         return False
     config = read_json(path)
-    names = config.get("architectures")
-    listed = cast(list[object], names) if isinstance(names, list) else []
-    return "dflash_config" not in config and any(str(n).endswith("ForCausalLM") for n in listed)
+    names = as_list(config.get("architectures"))
+    return "dflash_config" not in config and any(str(n).endswith("ForCausalLM") for n in names)
 
 
 def read_source_config(source: str, revision: str | None) -> object:
@@ -102,18 +102,15 @@ def read_source_config(source: str, revision: str | None) -> object:
                     f"{source} is not on this machine yet: `blockdraft generate` fetches it once"
                 )
             path = model.path
-    hub_id = HUB_ID.fullmatch(source)
-    is_hub_id = not path.exists() and hub_id is not None
-    if revision is not None and not is_hub_id:
+    hub_id = None if path.exists() else parse_hub_id(source, revision)
+    if revision is not None and hub_id is None:
         raise ConfigError(f"a revision ({revision}) belongs to a hub id, and {source} is none")
     if path.is_file():
         raise ConfigError(
             f"{source} is a file: it is made into a folder when it is first loaded; give a folder, "
             "a hub id or a built-in name"
         )
-    if hub_id is not None and is_hub_id:
-        return read_model_config(
-            hub_id["repo"], revision=hub_id["revision"] or revision, from_hub=True
-        )
+    if hub_id is not None:
+        return read_model_config(hub_id.name, revision=hub_id.revision, from_hub=True)
     refuse_drafter(path, read_json(path / "config.json"))
     return read_model_config(path, revision=None, from_hub=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blockdraft.cli import values
+from blockdraft.cli.args import add_template_arg
 from blockdraft.cli.console import say
 from blockdraft.errors import ConfigError
 
@@ -103,14 +104,7 @@ def add_request_args(parser: ArgumentParser) -> None:
         "--ignore-eos", action="store_true", help="every answer has --max-tokens tokens"
     )
     group.add_argument("--raw", action="store_true", help="do not apply the chat template")
-    group.add_argument(
-        "--template-arg",
-        action="append",
-        default=[],
-        type=values.template_arg,
-        metavar="KEY=VALUE",
-        help="a variable for the chat template, like enable_thinking=false; repeatable",
-    )
+    add_template_arg(group)
     group.add_argument(
         "--thinking",
         choices=("on", "off"),

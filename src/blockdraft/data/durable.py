@@ -8,9 +8,9 @@ import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
 
 from blockdraft.errors import ConfigError
+from blockdraft.json_values import read_object
 
 
 @contextmanager
@@ -45,12 +45,9 @@ def write_json(path: Path, value: Mapping[str, object]) -> None:
 def read_json(path: Path) -> dict[str, object]:
     """The JSON object of a file. Raises ConfigError when it is missing or something else."""
     try:
-        value: object = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        return read_object(path)
+    except (OSError, ValueError) as error:
         raise ConfigError(f"can't read {path} ({error}); make the folder again") from error
-    if not isinstance(value, dict):
-        raise ConfigError(f"{path} is not a JSON object; make the folder again")
-    return cast("dict[str, object]", value)
 
 
 def cut_torn_line(path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import cast
 from blockdraft.data.answer_requests import TurnRequest
 from blockdraft.data.answer_row import AnswerEnd
 from blockdraft.data.rendering import Renderer
+from blockdraft.json_values import as_list
 
 OWN_FIELDS = ("tools",)
 """Arguments of the template that are fields of a request."""
@@ -100,8 +101,7 @@ def read_reply(text: str, request: TurnRequest, renderer: Renderer, end_id: int 
 def read_model_names(text: str) -> tuple[str, ...]:
     """The names in a list of models; none where the reply is something else."""
     try:
-        listed = _object(_parsed(text), "the reply").get("data")
-        models = cast("list[object]", listed) if isinstance(listed, list) else []
+        models = as_list(_object(_parsed(text), "the reply").get("data"))
         return tuple(str(_object(model, "a model").get("id")) for model in models)
     except BadReply:
         return ()

@@ -8,9 +8,9 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
 
 from blockdraft.errors import ConfigError
+from blockdraft.json_values import read_object
 
 MANIFEST_FILE = "manifest.json"
 SCHEMA = 1
@@ -40,16 +40,13 @@ def read_manifest(folder: Path) -> dict[str, object]:
     """
     path = folder / MANIFEST_FILE
     try:
-        value: object = json.loads(path.read_text(encoding="utf-8"))
+        document = read_object(path)
     except OSError as error:
         raise ConfigError(
             f"can't read {path} ({error.strerror}): name a folder that `blockdraft data` made"
         ) from error
     except ValueError as error:  # of UTF-8 and of JSON
         raise ConfigError(f"{path} is damaged ({error}): make the data again") from error
-    if not isinstance(value, dict):
-        raise ConfigError(f"{path} holds no JSON object: make the data again")
-    document = cast("dict[str, object]", value)
     if document.get("schema") != SCHEMA:
         raise ConfigError(
             f"{path} has schema {document.get('schema')!r}, this version reads {SCHEMA}: make the "

@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from blockdraft.errors import ConfigError
+from blockdraft.json_values import as_list
+
+EXAMPLE = '{"id": "1", "turns": ["Hello"]}'
+"""The shortest line that every command with `--prompts` takes."""
 
 SHAPES = '{"turns": ["first user turn", ..]}, {"prompt": "text"} or {"prompt_ids": [12, 7]}'
 
@@ -73,7 +77,10 @@ def read_eval_prompts(path: Path) -> EvalPrompts:
 
 
 def read_prompt_rows(path: Path) -> PromptRows:
-    """The objects of a JSON-lines file. Raises ConfigError that names a line that is none."""
+    """The objects of a JSON-lines file. Raises ConfigError that names a line that is none.
+
+    Lines end at a line feed only, since U+2028 and its like may stand inside a prompt.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -91,14 +98,18 @@ def _parse_line(line: bytes, where: str) -> dict[str, object]:
     try:
         value: object = json.loads(line.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{where}: not UTF-8 ({error.reason})") from error
+        raise _no_row(where, f"not UTF-8 ({error.reason})") from error
     except ValueError as error:
-        raise ConfigError(f"{where}: not JSON ({error})") from error
+        raise _no_row(where, f"not JSON ({error})") from error
     except RecursionError as error:
-        raise ConfigError(f"{where}: nested too deeply") from error
+        raise _no_row(where, "nested too deeply") from error
     if not isinstance(value, dict):
-        raise ConfigError(f"{where}: not an object like {SHAPES}")
+        raise _no_row(where, "not an object")
     return cast("dict[str, object]", value)
+
+
+def _no_row(where: str, what: str) -> ConfigError:
+    return ConfigError(f"{where}: {what}; each line is one JSON object, like {EXAMPLE}")
 
 
 def read_prompt_row(row: Mapping[str, object], number: int, where: str) -> EvalPrompt:
@@ -125,7 +136,7 @@ Content = tuple[str | tuple[int, ...], int]
 
 
 def _read_turns(value: object, where: str) -> Content:
-    turns = cast("list[object]", value) if isinstance(value, list) else []
+    turns = as_list(value)
     if not turns:
         raise ConfigError(f'{where}: "turns" must be a list of at least one user turn')
     texts = [_text(turn, 'each of "turns"', where) for turn in turns]
@@ -137,7 +148,7 @@ def _read_prompt(value: object, where: str) -> Content:
 
 
 def _read_ids(value: object, where: str) -> Content:
-    ids = cast("list[object]", value) if isinstance(value, list) else []
+    ids = as_list(value)
     whole = [token_id for token_id in ids if type(token_id) is int]
     if not whole or len(whole) < len(ids):
         raise ConfigError(f'{where}: "prompt_ids" must be a list of at least one whole number')

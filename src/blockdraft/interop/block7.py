@@ -6,19 +6,20 @@ is not. Facts: algorithm notes, 3.7 and 5.2.
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
 
 from torch import Tensor
 
+from blockdraft.checkpoint.assemble import assemble
 from blockdraft.checkpoint.format import parse_config
+from blockdraft.checkpoint.mask_embedding import read_mask_embedding
 from blockdraft.checkpoint.provenance import read_recorded_tau
 from blockdraft.checkpoint.store import CONFIG_FILE
 from blockdraft.checkpoint.tensors import list_tensors, read_json, read_tensors
 from blockdraft.errors import CheckpointError
-from blockdraft.interop.assemble import assemble, read_mask_embedding
 from blockdraft.interop.own_rows import strip_target_rows
 from blockdraft.interop.speculators.read import ReadDrafter
 from blockdraft.interop.target_facts import TargetRows
+from blockdraft.json_values import as_list
 
 _MARKOV_TENSORS = ("markov", "gate_proj.", "joint_proj.")
 _CONFIDENCE_TENSORS = ("confidence", "conf_proj")
@@ -36,10 +37,8 @@ _MARKS = (
 
 def is_block7(raw: Mapping[str, object]) -> bool:
     """Whether a config.json is one of DeepSpec's."""
-    names = raw.get("architectures")
-    listed = cast("list[object]", names) if isinstance(names, list) else []
     return any(raw.get(key) is not None for key in _MARKS) or any(
-        "DSpark" in str(name) for name in listed
+        "DSpark" in str(name) for name in as_list(raw.get("architectures"))
     )
 
 

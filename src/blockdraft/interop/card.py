@@ -7,18 +7,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
-from blockdraft.checkpoint.provenance import TAU_KEY
+from blockdraft.checkpoint.card import CARD_FILE, LENGTH, made_by_lines, measured_lines
 from blockdraft.drafter.config import DrafterConfig
 from blockdraft.interop.provenance import Conversion
 from blockdraft.interop.serving_lines import serving_lines
+from blockdraft.target.hub import parse_hub_id
 
-CARD_FILE = "README.md"
 _MOST_CARD_BYTES = 200_000
-_LENGTH = "Acceptance length: tokens committed for each target pass, bonus token included."
 _BEFORE = "It was measured before this conversion."
-_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +60,8 @@ def render_card(facts: CardFacts) -> str:
 
 def is_hub_id(target: str) -> bool:
     """Whether a model is named by owner and repository, and is no folder here."""
-    return _HUB_ID.fullmatch(target) is not None and not Path(target).exists()
+    hub_id = parse_hub_id(target, None)
+    return hub_id is not None and hub_id.revision is None and not Path(target).exists()
 
 
 def section_of(card: str, title: str) -> list[str]:
@@ -109,27 +107,16 @@ def _shape(facts: CardFacts) -> str:
 
 def _measured(facts: CardFacts) -> list[str]:
     lines = ["## Measured", ""]
-    kept = section_of(facts.original or "", "Measured")
-    values = _section(facts.provenance, "measured")
-    tau = facts.provenance.get(TAU_KEY)
-    how = facts.provenance.get("measured_how")
-    if kept:
-        lines += kept
-    elif values:
-        lines += ["| on | acceptance length |", "|---|---:|"]
-        lines += [f"| {name} | {value} |" for name, value in values.items()]
-    elif tau is not None:
-        lines += [f"Acceptance length {tau} (recorded by its makers)."]
-    else:
-        lines += [
+    kept = section_of(facts.original or "", "Measured") or measured_lines(facts.provenance)
+    if not kept:
+        return [
+            *lines,
             "Nothing is recorded. `blockdraft eval` measures the acceptance length of the",
             "original, and `blockdraft bench --endpoint` what an engine makes of this folder.",
+            "",
         ]
-    if (kept or values or tau is not None) and _BEFORE not in kept:
-        lines += ["", _LENGTH, _BEFORE]
-    if not kept and isinstance(how, str):
-        lines.append(f"How: {how}.")
-    return [*lines, ""]
+    said = [line for line in (LENGTH, _BEFORE) if line not in kept]
+    return [*lines, *kept, *(["", *said] if said else []), ""]
 
 
 def _serving(facts: CardFacts) -> list[str]:
@@ -142,23 +129,8 @@ def _serving(facts: CardFacts) -> list[str]:
 
 
 def _made_by(facts: CardFacts) -> list[str]:
-    lines = ["## Made by", ""]
-    kept = section_of(facts.original or "", "Made by")
-    if kept:
-        return [*lines, *kept, ""]
-    training = _section(facts.provenance, "training")
-    if not training:
-        return [*lines, "Not recorded.", ""]
-    lines.append(
-        f"`{training.get('command')}`, seed {training.get('seed')}: {training.get('steps')} steps"
-        f" over {training.get('answers')} answers ({training.get('answer_tokens')} tokens) of"
-        f" {training.get('target')}."
-    )
-    licenses = _section(facts.provenance, "licenses")
-    if licenses:
-        lines += ["", "| license of the data | conversations in the answer folders |", "|---|---:|"]
-        lines += [f"| {name} | {count} |" for name, count in licenses.items()]
-    return [*lines, ""]
+    kept = section_of(facts.original or "", "Made by") or made_by_lines(facts.provenance)
+    return ["## Made by", "", *(kept or ["Not recorded."]), ""]
 
 
 def _converted(facts: CardFacts) -> list[str]:
@@ -172,11 +144,6 @@ def _converted(facts: CardFacts) -> list[str]:
         "",
     ]
     return [*lines, *(f"- {change}" for change in changes), *([""] if changes else [])]
-
-
-def _section(provenance: Mapping[str, object], name: str) -> Mapping[str, object]:
-    value = provenance.get(name)
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
 
 
 def _trimmed(lines: list[str]) -> list[str]:

@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
+from blockdraft.checkpoint.card import CARD_FILE
 from blockdraft.checkpoint.contents import DrafterCheckpoint
 from blockdraft.checkpoint.pairing import check_pair
 from blockdraft.checkpoint.provenance import PROVENANCE_FILE
-from blockdraft.interop.card import CARD_FILE, CardFacts, render_card
+from blockdraft.interop.card import CardFacts, render_card
 from blockdraft.interop.formats import prepare
 from blockdraft.interop.new_folder import new_folder, refuse_existing, write_json
 from blockdraft.interop.order import ExportOrder

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from blockdraft.builtin import builtin_target_names
 from blockdraft.checkpoint.contents import DrafterCheckpoint
+from blockdraft.checkpoint.store import load_checkpoint
 from blockdraft.errors import CheckpointError
 from blockdraft.interop.cast import cast_checkpoint, chosen_dtype, outtype_name
 from blockdraft.interop.compare import (
@@ -17,7 +18,6 @@ from blockdraft.interop.compare import (
     shape_difference,
     tensor_difference,
 )
-from blockdraft.interop.hf.read import read_hf
 from blockdraft.interop.hf.write import for_engines, write_hf
 from blockdraft.interop.order import ExportOrder
 from blockdraft.interop.output import Output
@@ -98,7 +98,7 @@ def _hf(
         outtype=outtype_name(written.dtype),
         changes=tuple(changes),
         write=write,
-        find_difference=lambda folder: first_difference(written, read_hf(folder, str(folder))),
+        find_difference=lambda folder: first_difference(written, load_checkpoint(folder)),
     )
 
 

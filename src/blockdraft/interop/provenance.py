@@ -12,6 +12,7 @@ from blockdraft import __version__
 from blockdraft.checkpoint.contents import DrafterCheckpoint
 from blockdraft.checkpoint.provenance import PROVENANCE_FILE, TAU_KEY
 from blockdraft.checkpoint.tensors import read_json
+from blockdraft.json_values import as_list
 
 EXPORTS_KEY = "exports"
 """The list of conversions, oldest first."""
@@ -66,8 +67,7 @@ def carry_on(
 
 def conversions(recorded: Mapping[str, object] | None) -> list[object]:
     """The conversions on record, oldest first."""
-    found = (recorded or {}).get(EXPORTS_KEY)
-    return cast("list[object]", found) if isinstance(found, list) else []
+    return as_list((recorded or {}).get(EXPORTS_KEY))
 
 
 def head_was_targets(recorded: Mapping[str, object] | None) -> bool:

@@ -12,24 +12,23 @@ from blockdraft.builtin import builtin_drafter_path
 from blockdraft.checkpoint.contents import D2T_NAME, HEAD_NAME, DrafterCheckpoint
 from blockdraft.checkpoint.provenance import PROVENANCE_FILE
 from blockdraft.checkpoint.resolve import resolve
-from blockdraft.checkpoint.store import CONFIG_FILE
+from blockdraft.checkpoint.store import CONFIG_FILE, load_checkpoint
 from blockdraft.checkpoint.tensors import read_json
 from blockdraft.checkpoint.unsupported import SPECULATORS_KEYS
 from blockdraft.errors import CheckpointError, ConfigError
+from blockdraft.gguf_header import GGUF_MAGIC
 from blockdraft.interop.block7 import is_block7, read_block7
 from blockdraft.interop.card import read_card
-from blockdraft.interop.hf.read import read_hf
 from blockdraft.interop.own_rows import strip_target_rows
 from blockdraft.interop.provenance import head_was_targets, read_provenance
 from blockdraft.interop.speculators.read import read_speculators
 from blockdraft.interop.target_facts import TargetRows
+from blockdraft.json_values import as_object
 
 SourceFormat = Literal["hf", "speculators", "gguf", "block7"]
 
 GGUF_NAME = "drafter.gguf"
 """The drafter in a folder that `blockdraft export --format gguf` wrote."""
-
-_GGUF_MAGIC = b"GGUF"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -113,8 +112,8 @@ def find(where: str | Path, *, revision: str | None = None) -> Found:
         if revision is not None:
             raise ConfigError(f"revision {revision} was given for a local file, {gguf}; drop it")
         with gguf.open("rb") as file:
-            magic = file.read(len(_GGUF_MAGIC))
-        if magic != _GGUF_MAGIC:
+            magic = file.read(len(GGUF_MAGIC))
+        if magic != GGUF_MAGIC:
             raise CheckpointError(
                 f"{gguf} is a file, but no GGUF file; pass a folder with config.json and"
                 " model.safetensors, or a drafter's .gguf file"
@@ -133,7 +132,7 @@ def _read(
     found: Found, taps: Sequence[int] | None, target: KnownTarget, head_is_targets: bool
 ) -> tuple[DrafterCheckpoint, tuple[str, ...]]:
     if found.format == "hf":
-        return read_hf(found.path, found.source, taps=taps), ()
+        return load_checkpoint(found.path, taps=taps), ()
     if found.format == "gguf":
         return _read_gguf(found, target)
     rows = None if target.read_rows is None else target.read_rows()
@@ -170,9 +169,9 @@ def _refuse_other_taps(
 ) -> None:
     """Layers are those of the training: a drafter that names them can't be given others."""
     config = read_json(found.path / CONFIG_FILE, found.source)
-    levels = [(CONFIG_FILE, level) for level in (_section(config, "dflash_config"), config)]
+    levels = [(CONFIG_FILE, level) for level in (as_object(config.get("dflash_config")), config)]
     places = [(file, level.get("target_layer_ids")) for file, level in levels]
-    places.append((PROVENANCE_FILE, _section(provenance or {}, "drafter").get("taps")))
+    places.append((PROVENANCE_FILE, as_object((provenance or {}).get("drafter")).get("taps")))
     for file, recorded in places:
         if isinstance(recorded, list) and recorded != list(taps):
             named = ",".join(str(tap) for tap in cast("list[object]", recorded))
@@ -182,11 +181,6 @@ def _refuse_other_taps(
                 "records, and a drafter works with those of its training only: drop --taps, or "
                 "correct the file if it is wrong"
             )
-
-
-def _section(values: Mapping[str, object], name: str) -> Mapping[str, object]:
-    value = values.get(name)
-    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
 
 
 def _recorded(found: Found) -> Mapping[str, object] | None:

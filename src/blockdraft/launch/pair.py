@@ -3,14 +3,13 @@
 It reads config files and headers, no weights; whether the two fit is `blockdraft check`'s business.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
 
 from blockdraft.builtin import builtin_drafter_path, builtin_models
 from blockdraft.errors import CheckpointError
+from blockdraft.json_values import as_list, as_object, read_object
 from blockdraft.launch.headers import read_gguf_header, tensor_names
 from blockdraft.launch.order import LaunchDrafter, LaunchTarget, PairForLaunch
 
@@ -80,9 +79,9 @@ def read_drafter(where: str) -> LaunchDrafter:
             f"{path} is no DFlash drafter: its config.json has neither dflash_config nor "
             "speculators_model_type; give the folder that training or export wrote"
         )
-    nested = _section(config, "dflash_config")
+    nested = as_object(config.get("dflash_config"))
     is_speculators = "speculators_model_type" in config
-    shape = _section(config, "transformer_layer_config") if is_speculators else config
+    shape = as_object(config.get("transformer_layer_config")) if is_speculators else config
     drafted = _integer(nested, "draft_vocab_size") or _integer(config, "draft_vocab_size")
     block_size = _integer(nested, "block_size") or _integer(config, "block_size")
     if block_size is None:
@@ -135,16 +134,15 @@ def _config_of(path: Path, where: str) -> Mapping[str, object] | None:
         )
     file = path / "config.json"
     try:
-        parsed: object = json.loads(file.read_text(encoding="utf-8"))
+        return read_object(file)
     except FileNotFoundError:
         raise CheckpointError(
             f"{path} holds no config.json and no GGUF file of export; give a model's folder"
         ) from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{file} is no valid JSON ({error}); write it again") from error
-    if not isinstance(parsed, dict):
-        raise CheckpointError(f"{file} should hold a JSON object, not {type(parsed).__name__}")
-    return cast(dict[str, object], parsed)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{file} is no valid JSON object ({error}); write it again"
+        ) from error
 
 
 def _has_only_head(folder: Path) -> bool:
@@ -159,14 +157,8 @@ def _has_only_head(folder: Path) -> bool:
 def _is_drafter(config: Mapping[str, object]) -> bool:
     if config.get("speculators_model_type") is not None:
         return config["speculators_model_type"] == "dflash"
-    architectures = config.get("architectures")
-    named = cast(list[object], architectures) if isinstance(architectures, list) else []
-    return "dflash_config" in config or any(str(name).startswith("DFlash") for name in named)
-
-
-def _section(config: Mapping[str, object], name: str) -> Mapping[str, object]:
-    value = config.get(name)
-    return cast(dict[str, object], value) if isinstance(value, dict) else {}
+    names = as_list(config.get("architectures"))
+    return "dflash_config" in config or any(str(name).startswith("DFlash") for name in names)
 
 
 def _integer(config: Mapping[str, object], name: str) -> int | None:

@@ -7,6 +7,8 @@ It reads configurations only; weights are in `weights.py`, the trial against the
 from dataclasses import dataclass
 from typing import cast
 
+from blockdraft.json_values import as_object
+
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral")
 """Model types whose layers are RMS norm, rotary grouped-query attention and a gated MLP.
 
@@ -50,8 +52,7 @@ def why_not_native(config: object) -> str | None:
     activation = _text(config, "hidden_act")
     if activation != "silu":
         return f"its activation is {activation}, not silu"
-    rope = _get(config, "rope_parameters")
-    settings = cast(dict[str, object], rope) if isinstance(rope, dict) else {}
+    settings = as_object(_get(config, "rope_parameters"))
     rope_type = settings.get("rope_type", "default")
     if rope_type not in ROPE_TYPES:
         return f"its rotary scaling {rope_type} is not one of {', '.join(ROPE_TYPES)}"

@@ -3,7 +3,6 @@
 It reads JSON and the headers of safetensors files, nothing else: no code, no pickle, no weights.
 """
 
-import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Protocol, cast
 from safetensors import SafetensorError, safe_open
 
 from blockdraft.errors import CheckpointError
+from blockdraft.json_values import as_list, read_object
 
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 WEIGHTS_NAME = "model.safetensors"
@@ -43,24 +43,21 @@ def check_model_folder(folder: Path) -> None:
 def read_json(path: Path) -> Mapping[str, object]:
     """The JSON object in `path`; CheckpointError when it is missing or something else."""
     try:
-        parsed: object = json.loads(path.read_text(encoding="utf-8"))
+        return read_object(path)
     except FileNotFoundError as error:
         raise CheckpointError(
             f"{path.parent} has no {path.name}: give the folder that holds the model's files"
         ) from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is no valid JSON ({error}): fetch it again") from error
-    if not isinstance(parsed, dict):
-        raise CheckpointError(f"{path} should hold a JSON object, not {type(parsed).__name__}")
-    return cast(dict[str, object], parsed)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path} is no valid JSON object ({error}): fetch it again"
+        ) from error
 
 
 def refuse_drafter(folder: Path, config: Mapping[str, object]) -> None:
     """Recognize a DFlash drafter, which calls itself a Qwen3 model and would half load as one."""
-    architectures = config.get("architectures")
-    listed = cast(list[object], architectures) if isinstance(architectures, list) else []
-    names = [str(name) for name in listed]
-    if "dflash_config" in config or any(name.startswith("DFlash") for name in names):
+    names = as_list(config.get("architectures"))
+    if "dflash_config" in config or any(str(name).startswith("DFlash") for name in names):
         raise CheckpointError(
             f"{folder} is a DFlash drafter, not a target: give it as the drafter (--drafter) and "
             "name the model it was trained for as the target"

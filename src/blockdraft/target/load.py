@@ -17,12 +17,19 @@ from blockdraft.errors import CheckpointError, ConfigError
 from blockdraft.target.folder import check_model_folder
 from blockdraft.target.hf import MOST_PASS_ROWS, NO_META, HFTarget, check_pass_width
 from blockdraft.target.hf_gguf import dequantize_gguf
-from blockdraft.target.hf_hub import HUB_ID, fetch_from_hub
 from blockdraft.target.hf_load import load_model, load_text
+from blockdraft.target.hub import fetch_snapshot, parse_hub_id
 from blockdraft.target.quiet import first_line, quiet
 from blockdraft.target.text import TextCodec
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
+
+TARGET_FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model")
+"""What is fetched of a target: configuration, tokenizer and weights; no code and no pickle."""
+
+CONVERSION = 2
+"""Counts what `dequantize_gguf` made of files, so that copies of older kinds are not used: 1 had
+lost scaled rotary embeddings and biases."""
 
 Report = Callable[[str], None]
 """Takes one line for people, such as how much is about to be downloaded."""
@@ -113,8 +120,8 @@ def move_to(model: torch.nn.Module, device: str | torch.device) -> None:
 def resolve_source(source: str, revision: str | None, report: Report) -> Path:
     """The folder that `source` names, after any download or conversion."""
     path = Path(source).expanduser()
-    is_hub_id = not path.exists() and HUB_ID.fullmatch(source) is not None
-    if revision is not None and not is_hub_id:
+    hub_id = None if path.exists() else parse_hub_id(source, revision)
+    if revision is not None and hub_id is None:
         raise ConfigError(f"a revision ({revision}) belongs to a hub id, and {source} is none")
     if source in builtin_target_names():
         return ensure_builtin_target(source, dequantize_gguf, report)
@@ -124,8 +131,10 @@ def resolve_source(source: str, revision: str | None, report: Report) -> Path:
         return path
     if path.exists():
         raise CheckpointError(f"{source} is a file: give the model's folder, or a .gguf file")
-    if is_hub_id:
-        return fetch_from_hub(source, revision, report)
+    if hub_id is not None:
+        report(f"Looking up {hub_id.name} on the Hugging Face hub (downloads it the first time)")
+        with quiet():
+            return fetch_snapshot(hub_id, TARGET_FILES)
     raise CheckpointError(
         f"no target {source!r}: give a folder, a .gguf file, a hub id (owner/name) or a built-in "
         f"name ({', '.join(builtin_target_names())})"
@@ -138,7 +147,7 @@ def convert_gguf(gguf: Path, report: Report) -> Path:
         status = gguf.stat()
     except OSError as error:
         raise CheckpointError(f"there is no file {gguf}: check the path") from error
-    identity = f"{gguf.resolve()}\n{status.st_size}\n{status.st_mtime_ns}"
+    identity = f"{gguf.resolve()}\n{status.st_size}\n{status.st_mtime_ns}\n{CONVERSION}"
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
     folder = cache_root() / "gguf" / f"{gguf.stem}-{key}"
 

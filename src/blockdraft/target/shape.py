@@ -6,6 +6,7 @@ It reads a transformers configuration; families that lack a width say None there
 from dataclasses import dataclass
 from typing import Any, cast
 
+from blockdraft.json_values import as_object
 from blockdraft.target.families import read_attribute
 
 
@@ -32,15 +33,10 @@ def read_shape(config: Any) -> DecoderShape:
     config = config.get_text_config()
     # Models without attention name no heads; 64 wide is what most others use.
     heads = int(read_attribute(config, "num_attention_heads") or max(1, config.hidden_size // 64))
-    rope = getattr(config, "rope_parameters", None)
-    theta: object = None
-    if isinstance(rope, dict):
-        parameters = cast("dict[str, object]", rope)
-        # Where kinds of layers have tables of their own, a drafter goes by the full attention.
-        inner = parameters.get("full_attention")
-        parameters = cast("dict[str, object]", inner) if isinstance(inner, dict) else parameters
-        theta = parameters.get("rope_theta")
-    theta = theta or getattr(config, "rope_theta", None) or 10_000.0
+    rope = as_object(getattr(config, "rope_parameters", None))
+    # Where kinds of layers have tables of their own, a drafter goes by the full attention.
+    table = as_object(rope.get("full_attention")) or rope
+    theta = table.get("rope_theta") or getattr(config, "rope_theta", None) or 10_000.0
     eps = getattr(config, "rms_norm_eps", None) or getattr(config, "layer_norm_eps", None) or 1e-6
     return DecoderShape(
         hidden_size=int(config.hidden_size),

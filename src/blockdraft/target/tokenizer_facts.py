@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from blockdraft.errors import CheckpointError
+from blockdraft.json_values import as_list, as_object, read_object
 
 TOKENIZER_FILE = "tokenizer.json"
 SHA_KEY = "vocabulary_sha256"
@@ -36,17 +37,17 @@ def read_tokenizer(folder: Path) -> TokenizerFacts | None:
     if not path.exists():
         return None
     try:
-        loaded = cast("object", json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is no readable JSON ({error}): fetch it again") from error
-    raw = _object(loaded)
-    vocab = _vocabulary(_object(raw.get("model")).get("vocab"))
+        raw = read_object(path)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path} is no readable JSON object ({error}): fetch it again"
+        ) from error
+    vocab = _vocabulary(as_object(raw.get("model")).get("vocab"))
     if not vocab:
         raise CheckpointError(f"{path} has no vocabulary: fetch it again")
     special: dict[str, int] = {}
-    added = raw.get("added_tokens")
-    for entry in cast("list[object]", added) if isinstance(added, list) else []:
-        token = _object(entry)
+    for entry in as_list(raw.get("added_tokens")):
+        token = as_object(entry)
         token_id, content = token.get("id"), token.get("content")
         if isinstance(token_id, int) and isinstance(content, str):
             if token.get("special"):
@@ -65,15 +66,10 @@ def _vocabulary(value: object) -> dict[str, int]:
         pieces = [cast("list[object]", e)[0] for e in entries if isinstance(e, list) and e]
         return {str(piece): token_id for token_id, piece in enumerate(pieces)}
     return {
-        token: token_id for token, token_id in _object(value).items() if isinstance(token_id, int)
+        token: token_id for token, token_id in as_object(value).items() if isinstance(token_id, int)
     }
 
 
 def _hash(vocab: Mapping[str, int]) -> str:
     rows = sorted((token_id, token) for token, token_id in vocab.items())
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-
-
-def _object(value: object) -> Mapping[str, object]:
-    """`value` if it is a JSON object, else an empty one."""
-    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}

@@ -35,6 +35,7 @@ Change = Callable[[Path], object]
 Raw = dict[str, object]
 
 SLIDING = ["sliding_attention", "sliding_attention"]
+SECOND_KEY_NORM = "layers.1.self_attn.k_norm.weight"
 MIXED = ["sliding_attention", "full_attention"]
 WINDOW: Mapping[str, object] = {"sliding_window": 8, "use_sliding_window": True}
 IMAGE_ROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 6, 6]}
@@ -106,7 +107,7 @@ def template(**values: object) -> Change:
     return lambda root: edit(root, "drafter/provenance.json", how)
 
 
-def tensors(root: Path, how: Callable[[dict[str, Tensor]], None]) -> None:
+def tensors(root: Path, how: Callable[[dict[str, Tensor]], object]) -> None:
     file = root / "drafter/model.safetensors"
     stored = load_file(file)
     how(stored)
@@ -119,6 +120,29 @@ def tensor(name: str, *shape: int) -> Change:
 
 def scale(name: str, factor: float) -> Change:
     return lambda root: tensors(root, lambda stored: stored.update({name: factor * stored[name]}))
+
+
+def nudge(name: str) -> Change:
+    """The next larger number in one place."""
+
+    def how(stored: dict[str, Tensor]) -> None:
+        stored[name][-1] = stored[name][-1].nextafter(torch.tensor(9.0))
+
+    return lambda root: tensors(root, how)
+
+
+def drop(name: str) -> Change:
+    return lambda root: tensors(root, lambda stored: stored.pop(name))
+
+
+def with_prefix(root: Path) -> None:
+    """All tensors under `model.`, as some converters name them."""
+
+    def how(stored: dict[str, Tensor]) -> None:
+        for name in list(stored):
+            stored[f"model.{name}"] = stored.pop(name)
+
+    tensors(root, how)
 
 
 def reduced(first: int) -> Change:
@@ -294,6 +318,17 @@ CASES = [
     Case("mode not recorded (T13)", "DFL065", record(template=None)),
     Case("quantized (L22)", "DFL066", goal(quantization_config={"quant_method": "fp8"})),
     Case("other head sizes", "DFL070", goal(head_dim=64)),
+    Case("k_norm by layer", "DFL116", scale(SECOND_KEY_NORM, 1.25)),
+    Case("k_norm by layer, last bit", "DFL116", nudge(SECOND_KEY_NORM)),
+    Case("k_norm by layer, model. in front", "DFL116 DFL600",
+         both(scale(SECOND_KEY_NORM, 1.25), with_prefix)),
+    Case("k_norm by layer, speculators", "DFL116 DFL203 DFL308 DFL403 DFL505 DFL600",
+         both(speculators(), scale(SECOND_KEY_NORM, 1.25))),
+    Case("k_norm by layer, never on CPUs", "DFL106 DFL404 DFL506",
+         both(scale(SECOND_KEY_NORM, 1.25), top(layer_types=MIXED, **WINDOW))),
+    Case("k_norm of one layer missing", "DFL011 DFL600", drop(SECOND_KEY_NORM)),
+    Case("k_norm not to be read", "DFL002 DFL600",
+         both(scale(SECOND_KEY_NORM, 1.25), truncate("drafter/model.safetensors"))),
     Case("phi target", "DFL100 DFL200 DFL300 DFL400", goal(architectures=["PhiForCausalLM"])),
     Case("qwen2 target", "DFL200 DFL300 DFL400", goal(architectures=["Qwen2ForCausalLM"])),
     Case("gemma target here", "DFL601", goal(model_type="gemma2")),

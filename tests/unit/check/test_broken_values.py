@@ -8,12 +8,13 @@ import json
 import resource
 import struct
 from collections.abc import Generator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from blockdraft.check import Finding, Located, gather_pair, judge_pair
+from blockdraft.check import Finding, Located, gather_pair, judge_pair, targets
 from blockdraft.check.rules import layout
 from blockdraft.checkpoint import load_checkpoint
 from blockdraft.errors import CheckpointError
@@ -170,6 +171,20 @@ def test_a_type_that_only_engines_know(root: Path) -> None:
     put(root / "target/config.json", {"model_type": "own", "auto_map": {"AutoConfig": "c.C"}})
     codes = {found.code for found in judged(root)}
     assert "DFL602" in codes and "DFL601" not in codes
+
+
+@pytest.mark.parametrize("names", [["DeepseekV3ForCausalLM"], None])
+def test_kimi_k2_is_deepseek_v3_to_engines(root: Path, names: list[str] | None) -> None:
+    """Its type is its own, its architecture is DeepSeek's; TensorRT-LLM's list names Kimi-K2."""
+    put(root / "target/config.json", {"model_type": "kimi_k2", "architectures": names})
+    target = gather_pair(Located(root / "target", "t"), Located(root / "drafter", "d")).target
+    assert target.is_known_type
+    for engine in (targets.VLLM, targets.SGLANG, targets.TRTLLM):
+        assert targets.may_be_among(target, engine)
+    assert not targets.may_be_among(target, targets.LLAMACPP)
+    other = replace(target, model_type="deepseek_v3", architectures=("DeepseekV3ForCausalLM",))
+    assert targets.may_be_among(other, targets.VLLM)
+    assert not targets.may_be_among(other, targets.TRTLLM)
 
 
 def test_a_broken_configuration_is_not_blamed_on_the_tokenizer_or_template(root: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from blockdraft.check import Located, gather_pair, judge_pair
 from blockdraft.check.gguf_facts import read_gguf
+from blockdraft.check.locate import locate_drafter, locate_target
 from blockdraft.errors import CheckpointError
 
 
@@ -93,3 +94,13 @@ def test_family_of_a_gguf_target(
     pair = gather_pair(Located(path, "t"), Located(good_folder / "drafter", "drafter"))
     assert pair.target.vocab_size == 260
     assert ("DFL400" in [found.code for found in judge_pair(pair, ["llamacpp"])]) == aborts
+
+
+def test_the_folder_of_an_export_stands_for_its_files(tmp_path: Path) -> None:
+    """As for `launch`: `check --target DIR --drafter DIR` of what `export --format gguf` wrote."""
+    drafter = write_gguf(tmp_path / "drafter.gguf", (1, 2, 3))
+    (tmp_path / "target.gguf").touch()
+    assert locate_drafter(str(tmp_path)) == Located(drafter, str(tmp_path))
+    assert locate_target(str(tmp_path)).folder == tmp_path / "target.gguf"
+    (tmp_path / "config.json").touch()
+    assert locate_drafter(str(tmp_path)).folder == tmp_path

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+import huggingface_hub
 import pytest
 import torch
 from safetensors.torch import (
@@ -181,16 +182,19 @@ def test_taps_replace_those_of_the_file(golden_folder: Path) -> None:
 
 _DAMAGES: dict[str, tuple[Damage, str]] = {
     "no config": (lambda f: (f / "config.json").unlink(), "there is no config.json"),
-    "bad json": (lambda f: _truncate(f / "config.json", 50), "config.json is not readable JSON"),
+    "bad json": (lambda f: _truncate(f / "config.json", 50), "config.json is no readable JSON"),
     "binary json": (
         lambda f: (f / "config.json").write_bytes(b"\xff\xfe\x00"),
-        "config.json is not readable JSON",
+        "config.json is no readable JSON",
     ),
     "deep json": (
         lambda f: (f / "config.json").write_text("[" * 100_000),
-        "config.json is not readable JSON",
+        "config.json is no readable JSON",
     ),
-    "json list": (lambda f: (f / "config.json").write_text("[]"), "is not a JSON object"),
+    "json list": (
+        lambda f: (f / "config.json").write_text("[]"),
+        "should hold a JSON object, not list",
+    ),
     "unknown key": (lambda f: _edit_config(f, twist=3), "unknown key 'twist' = 3"),
     "missing taps": (
         lambda f: _edit_config(f, dflash_config={"mask_token_id": 7}),
@@ -464,14 +468,19 @@ def test_code_beside_the_weights_is_never_imported(golden_folder: Path, tmp_path
     assert "dflash" not in sys.modules
 
 
-def test_a_hub_checkpoint_is_loaded_from_its_snapshot(golden_folder: Path, tmp_path: Path) -> None:
+def test_a_hub_checkpoint_is_loaded_from_its_snapshot(
+    golden_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     snapshot = tmp_path / ("a" * 40)
     shutil.move(golden_folder, snapshot)
 
-    def download(name: str, revision: str | None) -> str:
+    def fetch(name: str, *, revision: str | None, allow_patterns: list[str]) -> str:
+        assert (name, revision) == ("owner/drafter", "main")
+        assert not any(pattern.endswith((".bin", ".py", "*")) for pattern in allow_patterns)
         return str(snapshot)
 
-    loaded = load_checkpoint("owner/drafter", revision="main", download=download)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    loaded = load_checkpoint("owner/drafter", revision="main")
     assert loaded.source == f"owner/drafter@{'a' * 40}"
 
 

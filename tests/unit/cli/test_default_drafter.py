@@ -8,12 +8,13 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from pathlib import Path
 
+import huggingface_hub
 import huggingface_hub.constants
 import pytest
 
 from blockdraft.api import choose_drafter
 from blockdraft.builtin.published import published_drafters
-from blockdraft.checkpoint import load_checkpoint, resolve
+from blockdraft.checkpoint import load_checkpoint
 from blockdraft.checkpoint.hub_cache import cached_folder
 from blockdraft.checkpoint.published import published_config
 from blockdraft.cli import generate, serve
@@ -129,7 +130,7 @@ def test_what_is_cached_is_not_replaced_unasked(
         assert folder is not None
         return str(folder)
 
-    monkeypatch.setattr(resolve, "snapshot_download", fetch)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
     checkpoint = load_checkpoint(choose_drafter(TARGET, None))
     assert asked == [(DRAFTER, COMMIT)]
     assert checkpoint.source == f"{DRAFTER}@{COMMIT}"

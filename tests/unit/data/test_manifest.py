@@ -27,7 +27,7 @@ def test_a_failed_write_leaves_the_old_one(tmp_path: Path) -> None:
     [
         (b"{", "damaged"),
         (b"\xff", "damaged"),
-        (b"[]", "no JSON object"),
+        (b"[]", "should hold a JSON object, not list"),
         (b"{}", "schema None"),
         (b'{"schema": 99}', "schema 99"),
     ],

@@ -2,6 +2,7 @@
 
 import pytest
 
+from blockdraft.checkpoint.card import LENGTH
 from blockdraft.drafter import DrafterConfig
 from blockdraft.interop.card import CardFacts, render_card, section_of
 from blockdraft.interop.provenance import Conversion
@@ -87,6 +88,7 @@ def test_measured_values_come_from_the_provenance(config: DrafterConfig) -> None
     assert "| GSM8K | 2.401 |" in text
     assert "blockdraft train x" in text
     assert "| MIT | 12 |" in text
+    assert text.count(LENGTH) == 1 and card(config, original=text) == text
 
 
 def test_only_a_tau_is_said_so(config: DrafterConfig) -> None:

@@ -17,7 +17,6 @@ from blockdraft.drafter import DrafterConfig
 from blockdraft.errors import CheckpointError, ConfigError
 from blockdraft.interop.cast import cast_checkpoint, chosen_dtype
 from blockdraft.interop.compare import first_difference
-from blockdraft.interop.hf.read import read_hf
 from blockdraft.interop.hf.write import for_engines, write_hf
 
 MakeDrafter = Callable[[DrafterConfig], DrafterCheckpoint]
@@ -41,7 +40,7 @@ def test_a_kept_vocabulary_comes_back(
 ) -> None:
     made = make_drafter(replace(config, draft_vocab_size=9))
     write_hf(tmp_path, made)
-    assert first_difference(made, read_hf(tmp_path, "there")) is None
+    assert first_difference(made, load_checkpoint(tmp_path)) is None
 
 
 def test_a_reduced_head_of_its_own_is_refused(
@@ -64,7 +63,7 @@ def test_the_mask_embedding_is_in_the_form_of_all_engines(
     (tmp_path / "provenance.json").write_text('{"acceptance_length": 2.5}')
     entry = cast("dict[str, object]", torch.load(tmp_path / "mask_embedding.pt", weights_only=True))
     assert entry["mask_token_id"] == 3
-    found = read_hf(tmp_path, "there")
+    found = load_checkpoint(tmp_path)
     assert first_difference(made, found) is None
     assert found.recorded_tau == 2.5
 
@@ -75,7 +74,7 @@ def test_a_bare_mask_embedding_is_read_too(
     made = replace(make_drafter(config), mask_embedding=torch.randn(16))
     write_hf(tmp_path, made)
     torch.save(made.mask_embedding, tmp_path / "mask_embedding.pt")
-    assert first_difference(made, read_hf(tmp_path, "there")) is None
+    assert first_difference(made, load_checkpoint(tmp_path)) is None
 
 
 def test_types(config: DrafterConfig, make_drafter: MakeDrafter) -> None:

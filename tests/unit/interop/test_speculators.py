@@ -264,7 +264,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
     ),
     "a mask for each position": (
         lambda f: torch.save({"embedding": torch.ones(5, 16), "mask_token_id": 3}, _mask(f)),
-        "no single row",
+        "holds [5, 16], expected one tensor [16]",
     ),
     "a damaged mask": (lambda f: _mask(f).write_bytes(b"no"), "damaged"),
 }

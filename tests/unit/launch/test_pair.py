@@ -106,6 +106,13 @@ def test_a_cut_header_is_one_error(tmp_path: Path) -> None:
             read_gguf_header(cut)
 
 
+def test_a_header_nested_too_deep_is_one_error(tmp_path: Path) -> None:
+    text = b"[" * 100_000
+    (tmp_path / "a.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
+    with pytest.raises(CheckpointError, match="is no readable safetensors file"):
+        tensor_names(tmp_path / "a.safetensors")
+
+
 def test_a_tied_matrix_under_the_name_of_the_head_alone(tmp_path: Path) -> None:
     """vLLM would compute with an empty embedding: uniform logits, every draft accepted."""
     where = folder(tmp_path / "t", {"model_type": "llama", "tie_word_embeddings": True})

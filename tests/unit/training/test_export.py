@@ -9,11 +9,11 @@ import torch
 from packed import CONFIG
 
 from blockdraft.checkpoint import load_checkpoint
+from blockdraft.checkpoint.card import CARD_FILE
 from blockdraft.checkpoint.provenance import PROVENANCE_FILE
 from blockdraft.training.initialize import new_drafter
 from blockdraft.training.run import export
 from blockdraft.training.run.export import (
-    CARD_FILE,
     TrainedDrafter,
     export_drafter,
     render_card,
@@ -100,7 +100,8 @@ def test_the_card_says_what_matters() -> None:
     card = render_card(PROVENANCE)
     for part in ("tiny", "12,345", "simulated, all | 2.5", "blockdraft train x", "mit | 3"):
         assert part in card
-    assert "| license | conversations in the answer folders |\n|---|---:|\n| mit | 3 |" in card
+    header = "| license of the data | conversations in the answer folders |"
+    assert f"{header}\n|---|---:|\n| mit | 3 |" in card
     assert "license" not in render_card({}), "a card of nothing is still a card"
 
 

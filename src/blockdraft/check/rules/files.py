@@ -99,7 +99,7 @@ def mask_row_unreadable(pair: PairFacts) -> Verdict | None:
     return Verdict(
         f"The learned mask row does not load: {problem}. Engines stop, or draft with the plain row "
         "and accept little.",
-        "Fetch mask_embedding.pt again; do not use it unless you trust it.",
+        "Fetch mask_embedding.pt again.",
     )
 
 

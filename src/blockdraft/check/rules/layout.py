@@ -5,7 +5,8 @@ Tapped layers are in `taps.py`; what has to fit the target is in `fit.py`.
 
 from blockdraft.check.facts import PairFacts
 from blockdraft.check.findings import Rule, Verdict
-from blockdraft.check.loose import Loose, as_object
+from blockdraft.check.loose import Loose
+from blockdraft.json_values import as_object
 
 _CORRECT = "Correct config.json from the training configuration, or fetch the checkpoint again."
 

@@ -13,7 +13,7 @@ from blockdraft.check.rules.parts import (
     last_layer_tapped,
     window_reading,
 )
-from blockdraft.check.targets import LLAMACPP, called, family
+from blockdraft.check.targets import LLAMACPP, called, family, may_be_among
 
 _IGNORED = "llama.cpp b11549 has one causality flag for all layers (is_causal, else causal)"
 _NO_WINDOW = "llama.cpp b11549 applies windows only by use_sliding_window or use_swa"
@@ -21,8 +21,7 @@ LAST_LAYER_FAMILIES = ("deepseekv4", "deepseek4", "mimov2", "mimo2", "nemotronh"
 
 
 def target_aborts(pair: PairFacts) -> Verdict | None:
-    known = family(pair.target) is None or family(pair.target) in LLAMACPP
-    if known or pair.target.format not in ("hf", "gguf"):
+    if may_be_among(pair.target, LLAMACPP) or pair.target.format not in ("hf", "gguf"):
         return None
     return Verdict(
         f"{called(pair.target)} has no hidden-state taps in llama.cpp b11549: GGML_ASSERT aborts "

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from blockdraft.check.facts import PairFacts
 from blockdraft.check.findings import Verdict
-from blockdraft.check.loose import as_object
 from blockdraft.check.masks import Masks, trained_masks
 from blockdraft.check.shape import DrafterShape
+from blockdraft.json_values import as_object
 
 ReadMasks = Callable[[DrafterShape], Masks]
 

@@ -5,7 +5,6 @@ Reads the published HF folder only; whatever tensors it does not know are skippe
 
 from blockdraft.check.facts import PairFacts
 from blockdraft.check.findings import Rule, Verdict
-from blockdraft.check.loose import as_object
 from blockdraft.check.masks import sglang_masks
 from blockdraft.check.rules.parts import (
     SECOND_VERSION_KEYS,
@@ -20,14 +19,15 @@ from blockdraft.check.rules.parts import (
     reduction_left_out,
     window_reading,
 )
-from blockdraft.check.targets import SGLANG, called, family
+from blockdraft.check.targets import SGLANG, called, may_be_among
+from blockdraft.json_values import as_object
 
 DEFAULT_MASK_TOKEN = "<|MASK|>"
 _IGNORED = "SGLang 0.5.23 reads is_causal and layer_types, not dflash_config.causal or use_swa"
 
 
 def target_unknown(pair: PairFacts) -> Verdict | None:
-    if pair.target.format != "hf" or family(pair.target) is None or family(pair.target) in SGLANG:
+    if pair.target.format != "hf" or may_be_among(pair.target, SGLANG):
         return None
     return Verdict(
         f"{called(pair.target)} has no set_dflash_layers_to_capture in SGLang 0.5.23: the server "

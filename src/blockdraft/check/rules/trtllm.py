@@ -15,13 +15,13 @@ from blockdraft.check.rules.parts import (
     reduction_left_out,
     uneven_keys,
 )
-from blockdraft.check.targets import TRTLLM, called, family
+from blockdraft.check.targets import TRTLLM, called, may_be_among
 
 _IGNORED = "TensorRT-LLM 1.3.0rc goes by layer_types (or use_swa) and reads no causality key"
 
 
 def target_untested(pair: PairFacts) -> Verdict | None:
-    if pair.target.format != "hf" or family(pair.target) is None or family(pair.target) in TRTLLM:
+    if pair.target.format != "hf" or may_be_among(pair.target, TRTLLM):
         return None
     return Verdict(
         f"{called(pair.target)} is not among the targets that TensorRT-LLM 1.3.0rc was tried with "

@@ -11,16 +11,17 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from blockdraft.checkpoint.assemble import assemble
 from blockdraft.checkpoint.contents import D2T_NAME, HEAD_NAME, DrafterCheckpoint, expected_shapes
 from blockdraft.drafter.config import DrafterConfig
 from blockdraft.errors import CheckpointError
-from blockdraft.interop.assemble import assemble
 from blockdraft.interop.gguf.dtypes import Quantization, decode
 from blockdraft.interop.gguf.file import GgufFile, read_file
 from blockdraft.interop.gguf.foreign import check_version, read_config
 from blockdraft.interop.gguf.metadata import PROVENANCE_KEY, TARGET_HEAD_KEY, TAU_KEY
 from blockdraft.interop.gguf.names import D2T, OUTPUT_HEAD, TARGET_EMBEDDING, drafter_name
 from blockdraft.interop.gguf.rope import FACTORS_NAME
+from blockdraft.json_values import as_object
 
 Report = Callable[[str], None]
 
@@ -57,7 +58,7 @@ def read_provenance(path: str | Path) -> Mapping[str, object]:
         parsed = cast("object", json.loads(str(found.value)))
     except ValueError as error:
         raise CheckpointError(f"{path}: {PROVENANCE_KEY} is no JSON: export it again") from error
-    return cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
+    return as_object(parsed)
 
 
 def _tensors(file: GgufFile, config: DrafterConfig, say: Report) -> dict[str, Tensor]:

@@ -3,7 +3,6 @@
 It knows the container, not what any key or tensor means. This is the edge to package `gguf`.
 """
 
-import mmap
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +16,10 @@ import numpy.typing as npt
 from torch import Tensor
 
 from blockdraft.errors import CheckpointError, ConfigError
+from blockdraft.gguf_header import Scalar, TensorInfo, map_file, parse_header
 from blockdraft.interop.gguf.dtypes import Quantization, encode, num_bytes
-from blockdraft.interop.gguf.header import Kind, Scalar, TensorInfo, parse_header
+
+Kind = gguf.GGUFValueType
 
 ARCHITECTURE_KEY = "general.architecture"
 
@@ -120,11 +121,10 @@ def read_file(path: Path) -> GgufFile:
     if not path.is_file():
         raise CheckpointError(f"there is no file {path}: give a .gguf file")
     try:
-        with path.open("rb") as opened:
-            mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-        header = parse_header(memoryview(mapped))
+        mapped = map_file(path)
+        header = parse_header(mapped)
         data = np.frombuffer(mapped, dtype=np.uint8)
-        metadata = {key: Value(field.kind, field.value) for key, field in header.fields.items()}
+        metadata = {key: Value(Kind(kind), value) for key, (kind, value) in header.fields.items()}
         tensors = {name: _stored_entry(info, data, name) for name, info in header.tensors.items()}
     except (ValueError, KeyError, OSError) as error:
         raise CheckpointError(
@@ -164,10 +164,11 @@ def _write(
 
 
 def _stored_entry(info: TensorInfo, data: npt.NDArray[np.uint8], name: str) -> StoredEntry:
-    end = info.offset + num_bytes(info.shape, info.stored)
+    stored = gguf.GGMLQuantizationType(info.stored)
+    end = info.offset + num_bytes(info.shape, stored)
     if end > len(data):
         raise ValueError(f"tensor {name} ends at byte {end}, the file at {len(data)}")
-    return StoredEntry(shape=info.shape, stored=info.stored, data=data[info.offset : end])
+    return StoredEntry(shape=info.shape, stored=stored, data=data[info.offset : end])
 
 
 def _one_line(error: Exception) -> str:

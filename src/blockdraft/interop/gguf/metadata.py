@@ -10,8 +10,7 @@ from blockdraft.checkpoint.format import render_config
 from blockdraft.drafter.config import DrafterConfig
 from blockdraft.errors import ConfigError
 from blockdraft.interop.gguf.dtypes import QUANTIZATION_VERSION, GgufType, file_type
-from blockdraft.interop.gguf.file import Metadata, Value, f32, flag, text, u32
-from blockdraft.interop.gguf.header import Kind
+from blockdraft.interop.gguf.file import Kind, Metadata, Value, f32, flag, text, u32
 
 DRAFTER_ARCHITECTURE = "dflash"
 CONFIG_KEY = "blockdraft.drafter_config"

@@ -11,10 +11,10 @@ from typing import cast
 import gguf
 
 from blockdraft.errors import CheckpointError
-from blockdraft.interop.gguf.file import Metadata, Value, flag, text, u32
-from blockdraft.interop.gguf.header import Kind
+from blockdraft.interop.gguf.file import Kind, Metadata, Value, flag, text, u32
 from blockdraft.interop.gguf.pretokenizer import pretokenizer_name
 from blockdraft.interop.gguf.special import SpecialTokens, read_special
+from blockdraft.json_values import as_object
 from blockdraft.target.folder import read_json
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -98,8 +98,7 @@ def _overlaid(below: Mapping[str, object], above: Mapping[str, object]) -> dict[
 
 
 def _byte_level_model(raw: Mapping[str, object], where: str) -> Mapping[str, object]:
-    found = raw.get("model")
-    model = cast("dict[str, object]", found if isinstance(found, dict) else {})
+    model = as_object(raw.get("model"))
     kind = model.get("type", "unknown")
     if kind != "BPE" or model.get("byte_fallback"):
         shown = f"{kind} with byte fallback" if model.get("byte_fallback") else kind

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from blockdraft.checkpoint.contents import D2T_NAME, HEAD_NAME, DrafterCheckpoint
 from blockdraft.checkpoint.format import render_config
+from blockdraft.checkpoint.mask_embedding import write_mask_embedding
 from blockdraft.checkpoint.store import CONFIG_FILE
 from blockdraft.errors import CheckpointError
-from blockdraft.interop.assemble import write_mask_embedding
 from blockdraft.interop.new_folder import write_json, write_weights
 
 
@@ -46,4 +46,4 @@ def write_hf(folder: Path, checkpoint: DrafterCheckpoint) -> None:
     if checkpoint.d2t is not None:
         tensors[D2T_NAME] = checkpoint.d2t
     write_weights(folder, tensors)
-    write_mask_embedding(folder, checkpoint)
+    write_mask_embedding(folder, checkpoint.mask_embedding, checkpoint.config.mask_token_id)

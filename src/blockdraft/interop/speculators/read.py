@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from blockdraft.checkpoint.assemble import assemble
 from blockdraft.checkpoint.contents import D2T_NAME, T2D_NAME, DrafterCheckpoint
+from blockdraft.checkpoint.mask_embedding import read_mask_embedding
 from blockdraft.checkpoint.provenance import read_recorded_tau
 from blockdraft.checkpoint.store import CONFIG_FILE
 from blockdraft.checkpoint.tensors import list_tensors, read_json, read_tensors
 from blockdraft.drafter.config import DrafterConfig
 from blockdraft.errors import CheckpointError
-from blockdraft.interop.assemble import assemble, read_mask_embedding
 from blockdraft.interop.own_rows import strip_target_rows
 from blockdraft.interop.speculators.config import parse_speculators
 from blockdraft.interop.target_facts import TargetRows

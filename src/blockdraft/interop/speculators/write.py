@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from blockdraft.checkpoint.contents import D2T_NAME, HEAD_NAME, T2D_NAME, DrafterCheckpoint
+from blockdraft.checkpoint.mask_embedding import write_mask_embedding
 from blockdraft.checkpoint.store import CONFIG_FILE
 from blockdraft.errors import CheckpointError
-from blockdraft.interop.assemble import write_mask_embedding
 from blockdraft.interop.new_folder import write_json, write_weights
 from blockdraft.interop.own_rows import EMBEDDING_NAME, head_rows
 from blockdraft.interop.speculators.config import refuse_unrepresentable, render_speculators
@@ -65,7 +65,7 @@ def write_speculators(
     config = render_speculators(checkpoint.config, name, target, verifier)
     write_json(folder / CONFIG_FILE, config)
     write_weights(folder, _tensors(checkpoint, rows))
-    write_mask_embedding(folder, checkpoint)
+    write_mask_embedding(folder, checkpoint.mask_embedding, checkpoint.config.mask_token_id)
 
 
 def _tensors(checkpoint: DrafterCheckpoint, rows: TargetRows) -> dict[str, Tensor]:

@@ -78,7 +78,8 @@ class TargetShape:
 def read_shape(config: object, name: str) -> TargetShape:
     """The sizes in a transformers configuration of the target `name`.
 
-    Raises ConfigError when it does not have them under their usual names.
+    Raises ConfigError when it does not have them under their usual names. `target/shape.py` fills
+    in what a new drafter may choose freely; here a guess would be a wrong figure.
     """
 
     def whole(*keys: str) -> int:

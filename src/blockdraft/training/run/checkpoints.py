@@ -34,6 +34,7 @@ from torch import Tensor
 from blockdraft.data.durable import sync
 from blockdraft.data.manifest import sha256_of
 from blockdraft.errors import CheckpointError, ConfigError
+from blockdraft.json_values import read_object
 from blockdraft.training.run.state import Settings, Snapshot, parse_progress
 
 _LOGGER = logging.getLogger("blockdraft")
@@ -109,7 +110,7 @@ class Checkpoints:
         """
         for step in reversed(self.steps()):
             try:
-                settings = _read_object(self.folder_of(step) / _STATE)["settings"]
+                settings = read_object(self.folder_of(step) / _STATE)["settings"]
             except (OSError, ValueError, KeyError):
                 return None
             return (step, cast(Settings, settings)) if isinstance(settings, Mapping) else None
@@ -167,7 +168,7 @@ class Checkpoints:
     def is_evaluated(self, step: int) -> bool:
         """Whether all evaluations that were due at `step` are done."""
         try:
-            return "score" in _read_object(self.folder_of(step) / _SCORE)
+            return "score" in read_object(self.folder_of(step) / _SCORE)
         except (OSError, ValueError):
             return False
 
@@ -221,7 +222,7 @@ def _write(folder: Path, snapshot: Snapshot) -> None:
 def _read(folder: Path) -> Snapshot:
     try:
         _verify(folder)
-        about = _read_object(folder / _STATE)
+        about = read_object(folder / _STATE)
         if about["format"] != _FORMAT:
             raise CheckpointError(
                 f"{folder}: format {about['format']}, expected {_FORMAT}; it was written by"
@@ -245,7 +246,7 @@ def _read(folder: Path) -> Snapshot:
 
 
 def _verify(folder: Path) -> None:
-    sums = _read_object(folder / _CHECKSUMS)
+    sums = read_object(folder / _CHECKSUMS)
     present = {path.name for path in folder.iterdir()} - {_CHECKSUMS, _SCORE, f"{_SCORE}.new"}
     if present != sums.keys():
         odd = sorted(present ^ sums.keys())[0]
@@ -255,17 +256,10 @@ def _verify(folder: Path) -> None:
             raise CheckpointError(f"{folder} is damaged (checksum of {name})")
 
 
-def _read_object(path: Path) -> dict[str, object]:
-    value: object = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(value, dict):
-        raise ValueError(f"{path.name} is no JSON object")
-    return cast(dict[str, object], value)
-
-
 def _read_score(path: Path) -> float | None:
     """None for a score that is missing, damaged or not a number."""
     try:
-        score = _read_object(path).get("score")
+        score = read_object(path).get("score")
     except (OSError, ValueError):
         return None
     return float(score) if isinstance(score, int | float) and math.isfinite(score) else None

@@ -13,18 +13,18 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import Tensor
 
 from blockdraft.checkpoint import DrafterCheckpoint, save_checkpoint
+from blockdraft.checkpoint.card import CARD_FILE, count, made_by_lines, measured_lines
 from blockdraft.checkpoint.provenance import PROVENANCE_FILE
 from blockdraft.drafter import DrafterConfig
+from blockdraft.json_values import as_object
 from blockdraft.training.vocabulary import DraftVocabulary
 
 DRAFTER_FOLDER = "drafter"
-CARD_FILE = "README.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,45 +63,24 @@ def export_drafter(trained: TrainedDrafter, folder: Path) -> None:
 
 def render_card(provenance: Mapping[str, object]) -> str:
     """A model card: what it drafts for, what it was measured at, and how to make it again."""
-    training = _section(provenance, "training")
-    drafter = _section(provenance, "drafter")
+    training = as_object(provenance.get("training"))
+    drafter = as_object(provenance.get("drafter"))
     lines = [
         f"# DFlash drafter for {training.get('target')}",
         "",
         f"{drafter.get('layers')} layers, blocks of {drafter.get('block_size')}, "
-        f"{_count(drafter.get('parameters'))} parameters, draft vocabulary "
-        f"{_count(drafter.get('draft_vocabulary'))}, taps {drafter.get('taps')}, bf16.",
+        f"{count(drafter.get('parameters'))} parameters, draft vocabulary "
+        f"{count(drafter.get('draft_vocabulary'))}, taps {drafter.get('taps')}, bf16.",
         "",
         "## Measured",
         "",
-        "| how | acceptance length |",
-        "|---|---:|",
-    ]
-    for name, tau in _section(provenance, "measured").items():
-        lines.append(f"| {name} | {tau} |")
-    lines += [
-        "",
-        "Acceptance length = tokens committed for each verification, bonus token included, pooled.",
+        *(measured_lines(provenance) or ["Nothing is recorded."]),
         "",
         "## Made by",
         "",
-        f"`{training.get('command')}`, seed {training.get('seed')}: {training.get('steps')} steps "
-        f"over {_count(training.get('answers'))} answers "
-        f"({_count(training.get('answer_tokens'))} tokens).",
+        *(made_by_lines(provenance) or ["Not recorded."]),
+        "",
+        "All settings, versions and hashes are in `provenance.json`.",
+        "",
     ]
-    licenses = _section(provenance, "licenses")
-    if licenses:
-        lines += ["", "| license | conversations in the answer folders |", "|---|---:|"]
-    for name, count in licenses.items():
-        lines.append(f"| {name} | {_count(count)} |")
-    lines += ["", "All settings, versions and hashes are in `provenance.json`.", ""]
     return "\n".join(lines)
-
-
-def _section(provenance: Mapping[str, object], name: str) -> Mapping[str, object]:
-    value = provenance.get(name)
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
-
-
-def _count(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)

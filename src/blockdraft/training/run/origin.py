@@ -5,11 +5,11 @@ words. Names and hashes only; whether the answers read well is not looked at.
 """
 
 from collections.abc import Mapping
-from typing import cast
 
 from blockdraft.api import TextTarget
 from blockdraft.data.rendering import Renderer, RenderingConfig
 from blockdraft.errors import ConfigError
+from blockdraft.json_values import as_object
 from blockdraft.target.fingerprint import fingerprint_of
 
 Manifest = Mapping[str, object]
@@ -34,7 +34,7 @@ def other_target(manifest: Manifest, target: TextTarget, name: str) -> str | Non
 
 def _other_weights(manifest: Manifest, target: TextTarget, name: str) -> str | None:
     """By fingerprint where one was recorded, else by name. Endpoints name models as they like."""
-    source, recorded = _section(manifest, "source"), _section(manifest, "notes")
+    source, recorded = as_object(manifest.get("source")), as_object(manifest.get("notes"))
     writer = source.get("target")
     fingerprint, own = recorded.get("target_fingerprint"), fingerprint_of(target)
     if isinstance(fingerprint, str):
@@ -47,13 +47,13 @@ def _other_weights(manifest: Manifest, target: TextTarget, name: str) -> str | N
 
 
 def _other_template(manifest: Manifest, target: TextTarget) -> str | None:
-    template = _section(manifest, "template")
+    template = as_object(manifest.get("template"))
     recorded, codec = template.get("template_sha256"), target.text
     if not isinstance(recorded, str) or codec is None:
         return None
     if not codec.has_chat_template:
         return "their prompts are of a chat template, and the target has none"
-    config = RenderingConfig(template_args=dict(_section(template, "template_args")))
+    config = RenderingConfig(template_args=dict(as_object(template.get("template_args"))))
     found = Renderer(codec, config, ()).template_digest()
     if found == recorded:
         return None
@@ -63,8 +63,3 @@ def _other_template(manifest: Manifest, target: TextTarget) -> str | None:
 def _last_part(name: str) -> str:
     """Of a folder or hub id: the same model may lie in several places."""
     return name.rstrip("/").rpartition("/")[2].partition("@")[0].lower()
-
-
-def _section(document: Manifest, key: str) -> Manifest:
-    value = document.get(key)
-    return cast("Manifest", value) if isinstance(value, Mapping) else {}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from blockdraft.errors import CheckpointError, ConfigError
 from blockdraft.interop.gguf.dtypes import Quantization
 from blockdraft.interop.gguf.file import (
+    Kind,
     TensorEntry,
     Value,
     f32,
@@ -20,7 +21,6 @@ from blockdraft.interop.gguf.file import (
     u32,
     write_file,
 )
-from blockdraft.interop.gguf.header import Kind
 
 METADATA = {
     "a.count": u32(7),

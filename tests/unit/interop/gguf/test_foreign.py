@@ -14,6 +14,7 @@ from blockdraft.errors import CheckpointError
 from blockdraft.interop.gguf import TargetTokenizer, read_drafter, write_drafter
 from blockdraft.interop.gguf.dtypes import Quantization, decode
 from blockdraft.interop.gguf.file import (
+    Kind,
     Metadata,
     TensorEntry,
     Value,
@@ -24,7 +25,6 @@ from blockdraft.interop.gguf.file import (
     u32,
     write_file,
 )
-from blockdraft.interop.gguf.header import Kind
 from blockdraft.interop.gguf.metadata import CONFIG_KEY
 from blockdraft.interop.target_facts import TargetRows
 

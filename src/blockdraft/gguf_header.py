@@ -1,49 +1,41 @@
 """Reads the header of a GGUF file: its metadata and where its tensors lie.
 
-Package `gguf` has a reader too, which takes a quarter of a minute for a vocabulary. Layout: the
-GGUF specification, versions 2 and 3, little-endian.
+It needs no library and reads no tensor. Package `gguf` has a reader too, which takes a quarter of a
+minute for a vocabulary. Layout: the GGUF specification, versions 2 and 3, little-endian.
 """
 
+import mmap
 import struct
+from pathlib import Path
 from typing import NamedTuple
 
-import gguf
-
-MAGIC = b"GGUF"
+GGUF_MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _DEFAULT_ALIGNMENT = 32
 _MOST_DIMENSIONS = 4
+_STRING, _ARRAY = 8, 9
+_FORMATS = {
+    0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"
+}  # fmt: skip
+"""The numbers and flags among the value types, as `struct` names them."""
 
-Kind = gguf.GGUFValueType
 Scalar = bool | int | float | str
-
-_FORMATS: dict[Kind, str] = {
-    Kind.UINT8: "B",
-    Kind.INT8: "b",
-    Kind.UINT16: "H",
-    Kind.INT16: "h",
-    Kind.UINT32: "I",
-    Kind.INT32: "i",
-    Kind.FLOAT32: "f",
-    Kind.BOOL: "?",
-    Kind.UINT64: "Q",
-    Kind.INT64: "q",
-    Kind.FLOAT64: "d",
-}
 
 
 class Field(NamedTuple):
-    """A metadata value; `kind` is that of the items when `value` is a list (a tuple here)."""
+    """A metadata value; `kind` is the number of its type, and that of the items when `value` is a
+    list (a tuple here)."""
 
-    kind: Kind
+    kind: int
     value: Scalar | tuple[Scalar, ...]
 
 
 class TensorInfo(NamedTuple):
-    """Where a tensor lies: `shape` as in torch (rows last), `offset` in bytes from the start."""
+    """Where a tensor lies: `shape` as in torch (rows last), `stored` the number of its type,
+    `offset` in bytes from the start of the file."""
 
     shape: tuple[int, ...]
-    stored: gguf.GGMLQuantizationType
+    stored: int
     offset: int
 
 
@@ -52,13 +44,19 @@ class Header(NamedTuple):
     tensors: dict[str, TensorInfo]
 
 
+def map_file(path: Path) -> memoryview:
+    """The bytes of a file, read when they are looked at. Raises OSError, ValueError when empty."""
+    with path.open("rb") as opened:
+        return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+
+
 def parse_header(data: bytes | memoryview) -> Header:
     """The header of the file whose bytes are `data`.
 
     Raises ValueError, with what is wrong, for bytes that are no complete header.
     """
     cursor = _Cursor(data)
-    if bytes(cursor.take(4)) != MAGIC:
+    if bytes(cursor.take(4)) != GGUF_MAGIC:
         raise ValueError("it does not start with GGUF")
     version = cursor.number("I")
     if version not in _VERSIONS:
@@ -80,7 +78,7 @@ def parse_header(data: bytes | memoryview) -> Header:
 
 
 class _Cursor:
-    """Reads values one after the other; struct.error and ValueError past the end."""
+    """Reads values one after the other; ValueError past the end."""
 
     def __init__(self, data: bytes | memoryview) -> None:
         self._data = memoryview(data)
@@ -102,10 +100,10 @@ class _Cursor:
         return str(self.take(self.number("Q")), encoding="utf-8")
 
     def field(self) -> Field:
-        kind = Kind(self.number("I"))
-        if kind != Kind.ARRAY:
+        kind = self.number("I")
+        if kind != _ARRAY:
             return Field(kind, self._items(kind, 1)[0])
-        inner = Kind(self.number("I"))
+        inner = self.number("I")
         return Field(inner, self._items(inner, self.number("Q")))
 
     def tensor(self) -> tuple[str, TensorInfo]:
@@ -114,15 +112,14 @@ class _Cursor:
         if num_dimensions > _MOST_DIMENSIONS:
             raise ValueError(f"tensor {name} has {num_dimensions} dimensions")
         sizes = [self.number("Q") for _ in range(num_dimensions)]
-        stored = gguf.GGMLQuantizationType(self.number("I"))
-        return name, TensorInfo(tuple(reversed(sizes)), stored, self.number("Q"))
+        return name, TensorInfo(tuple(reversed(sizes)), self.number("I"), self.number("Q"))
 
-    def _items(self, kind: Kind, count: int) -> tuple[Scalar, ...]:
-        if kind == Kind.STRING:
+    def _items(self, kind: int, count: int) -> tuple[Scalar, ...]:
+        if kind == _STRING:
             return tuple(self.text() for _ in range(count))
         letter = _FORMATS.get(kind)
         if letter is None:
-            raise ValueError(f"a list of {kind.name.lower()}")
+            raise ValueError(f"values of type {kind}, which is a list or not known")
         size = struct.calcsize(f"<{letter}")
         if count * size > len(self._data):
             raise ValueError(f"a list of {count} values")
