@@ -121,6 +121,21 @@ def _factor(top: Fields, section: Fields, rope_type: RopeType, original_len: int
         return factor
     if rope_type == "default":
         return 1.0
-    if rope_type == "yarn" and original_len:
-        return top.integer("max_position_embeddings") / original_len
+    if rope_type == "yarn":
+        return _yarn_factor(top, section, original_len)
     return section.number("factor")
+
+
+def _yarn_factor(top: Fields, section: Fields, original_len: int | None) -> float:
+    """The ratio of the lengths after and before scaling, which is the factor where none is given.
+
+    Raises CheckpointError where they don't differ: a factor of 1, no scaling, is not meant.
+    """
+    max_len = top.integer("max_position_embeddings")
+    if original_len is None or max_len <= original_len:
+        raise CheckpointError(
+            f"{top.where}: '{section.prefix}*' is yarn without a factor, and it can't be computed:"
+            f" max_position_embeddings {max_len} does not exceed the length before scaling,"
+            f" {original_len}; add the 'factor' of the training, or fetch the checkpoint again"
+        )
+    return max_len / original_len

@@ -238,6 +238,18 @@ def test_rope_dialects(rope: Json, expected: RopeConfig) -> None:
         ({"rope_theta": 1e4, "rope_scaling": {"type": "longrope"}}, "'longrope', expected one of"),
         ({"rope_theta": 1e4, "rope_parameters": {"rope_theta": 1e6}}, "contradicts"),
         (
+            {"rope_theta": 1e4, "rope_scaling": {"type": "yarn"}},
+            "'rope_scaling.*' is yarn without a factor, and it can't be computed: max_position"
+            "_embeddings 512 does not exceed the length before scaling, 512; add the 'factor'",
+        ),
+        (
+            {
+                "rope_theta": 1e4,
+                "rope_scaling": {"type": "yarn", "original_max_position_embeddings": 1024},
+            },
+            "does not exceed the length before scaling, 1024; add the 'factor'",
+        ),
+        (
             {
                 "rope_parameters": {
                     "full_attention": {"rope_theta": 1e6},

@@ -308,6 +308,20 @@ def test_orders_that_make_no_sense_are_refused(target_folder: Path, tmp_path: Pa
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("format_", ["hf", "speculators", "gguf"])
+def test_yarn_without_a_factor_is_not_written(
+    format_: ExportFormat, drafter: Path, target_folder: Path, tmp_path: Path
+) -> None:
+    """Every engine would refuse it, and 1, no scaling, is not meant."""
+    path = drafter / "config.json"
+    raw = cast("dict[str, object]", json.loads(path.read_text()))
+    rope = {"rope_type": "yarn", "rope_theta": 1e4}
+    path.write_text(json.dumps(raw | {"rope_parameters": rope}))
+    with pytest.raises(CheckpointError, match=r"yarn without a factor.* add the 'factor'"):
+        export_pair(order(format_, target_folder, drafter, tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
 def test_q8_0_is_for_gguf(drafter: Path, target_folder: Path, tmp_path: Path) -> None:
     wanted = order("speculators", target_folder, drafter, tmp_path / "out")
     with pytest.raises(ConfigError, match="q8_0"):
@@ -318,7 +332,7 @@ def _fail(*_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize("broken", ["write_hf", "read_hf"])
+@pytest.mark.parametrize("broken", ["write_hf", "load_checkpoint"])
 def test_a_failure_leaves_nothing(
     broken: str,
     drafter: Path,

@@ -64,6 +64,11 @@ def parse_rope(file: GgufFile) -> RopeConfig:
             " a drafter with it can't be read"
         )
     if scaling == "yarn":
+        if f"{prefix}.scaling.factor" not in file.metadata:
+            raise CheckpointError(
+                f"{file.path}: rope scaling is yarn without a {prefix}.scaling.factor, so it can't"
+                " be computed; convert the drafter again from its own checkpoint"
+            )
         original = optional_number(file, f"{prefix}.scaling.original_context_length", 0.0)
         temperature = optional_number(file, f"{prefix}.scaling.attn_factor", 1.0)
         default = 0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0

@@ -82,6 +82,11 @@ def test_an_unknown_scaling_is_refused() -> None:
         parse_rope(opened({"dflash.rope.scaling.type": text("longrope")}))
 
 
+def test_yarn_without_a_factor_is_refused() -> None:
+    with pytest.raises(CheckpointError, match=r"yarn without a dflash\.rope\.scaling\.factor"):
+        parse_rope(opened({"dflash.rope.scaling.type": text("yarn")}))
+
+
 @given(st.floats(1e-30, 1e30))
 def test_the_shortest_decimal_rounds_to_the_same_float32(value: float) -> None:
     single = float(torch.tensor(value, dtype=torch.float32))

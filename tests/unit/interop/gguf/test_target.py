@@ -29,6 +29,7 @@ from blockdraft.interop.gguf import write_target
 from blockdraft.interop.gguf.file import read_file
 from blockdraft.interop.gguf.target import permute_rope
 from blockdraft.interop.gguf.target_config import read_shape
+from blockdraft.target import load_target
 
 SaveTokenizer = Callable[..., Tokenizer]
 
@@ -236,3 +237,51 @@ def test_a_tied_head_may_go_by_either_name(tmp_path: Path, save_tokenizer: SaveT
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     write_target(folder, tmp_path / "b.gguf", dtype="f32")
     assert (tmp_path / "a.gguf").read_bytes() == (tmp_path / "b.gguf").read_bytes()
+
+
+LLAMA3: dict[str, object] = {
+    "rope_type": "llama3",
+    "rope_theta": 50_000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+YARN: dict[str, object] = {
+    "rope_type": "yarn",
+    "rope_theta": 1e6,
+    "factor": 4.0,
+    "original_max_position_embeddings": 32,
+    "attention_factor": 1.3,
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "more"),
+    [
+        ("qwen3", {"head_dim": 16}),
+        ("qwen3", {"head_dim": 24}),
+        ("qwen3", {"head_dim": 64, "rms_norm_eps": 1e-5}),
+        ("qwen3", {"head_dim": 16, "rope_parameters": YARN}),
+        ("llama", {"rope_parameters": LLAMA3, "head_dim": 24}),
+        ("llama", {"rope_parameters": YARN, "eos_token_id": [260, 7, 9]}),
+    ],
+)
+def test_what_we_write_loads_here_as_the_folder_does(
+    tmp_path: Path,
+    save_tokenizer: SaveTokenizer,
+    monkeypatch: pytest.MonkeyPatch,
+    family: str,
+    more: dict[str, object],
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder, path = tmp_path / "model", tmp_path / "out" / "target.gguf"
+    save_model(folder, tiny_config(family, tied=False, **more))
+    save_tokenizer(folder)
+    named = json.dumps({"bos_token": "<|start|>", "eos_token": "<|end|>"})
+    (folder / "tokenizer_config.json").write_text(named, encoding="utf-8")
+    write_target(folder, path, dtype="f32")
+    expected, found = load_target(folder), load_target(path)
+    ids = torch.arange(1, 100)
+    assert torch.equal(found.open().prefill(ids).logits, expected.open().prefill(ids).logits)
+    assert found.spec.stop_ids == expected.spec.stop_ids
