@@ -13,6 +13,7 @@ import traceback
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from typing import NoReturn
 
 from blockdraft import __version__
@@ -88,10 +89,27 @@ COMMANDS: dict[str, Command] = {
 
 
 class OneLineParser(ArgumentParser):
-    """An argument parser whose error is one line that points to the help."""
+    """An argument parser whose error is one line that points to the help of its own command."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]: its overloads
+        self, args: Sequence[str] | None = None, namespace: Namespace | None = None
+    ) -> tuple[Namespace, list[str]]:
+        """What is not known is an error here: argparse would leave it to the outermost parser,
+        which knows neither the command nor its flags."""
+        found, unknown = super().parse_known_args(args, namespace or Namespace())
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown)}")
+        return found, unknown
+
+    def _meant(self, unknown: Sequence[str]) -> str:
+        """Flags that are spelled nearly like those of `unknown`, as the end of a message."""
+        known = [flag[2:] for flag in self._option_string_actions if flag.startswith("--")]
+        given = [word[2:].partition("=")[0] for word in unknown if word.startswith("--")]
+        near = [f"--{match}" for word in given for match in get_close_matches(word, known, n=1)]
+        return f"; did you mean {' '.join(dict.fromkeys(near))}?" if near else ""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

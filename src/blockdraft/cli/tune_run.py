@@ -5,7 +5,7 @@ Stages are the package `tuning`'s; words and tables are `tune_report.py`.
 
 import time
 from argparse import Namespace
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -61,7 +61,7 @@ def tune_pair(args: Namespace) -> int:
     workload = _workload(args, settings)
     out: Path | None = args.out
     if out is not None:
-        check_folder(out, _named_facts(_asked_facts(workload, settings)))
+        check_folder(out, _named_facts(_workload_facts(workload, settings)))
     say_notes(workload)
     busy = busy_text()
     pair = _load(args)
@@ -237,19 +237,15 @@ def _jobs(pair: Pair, workload: Workload, settings: RequestSettings) -> tuple[En
 
 
 def _workload_facts(
-    workload: Workload, settings: RequestSettings, jobs: tuple[EngineJob, ...]
+    workload: Workload, settings: RequestSettings, jobs: Sequence[EngineJob] = ()
 ) -> dict[str, object]:
-    """What of the workload figures depend on."""
-    mean = fmean(len(job.prompt_ids) for job in jobs)
-    return _asked_facts(workload, settings) | {"mean_prompt_tokens": mean}
-
-
-def _asked_facts(workload: Workload, settings: RequestSettings) -> dict[str, object]:
-    """What of it is known before a tokenizer is."""
+    """What of the workload figures depend on; lengths of prompts where `jobs` know them."""
+    lengths = [len(job.prompt_ids) for job in jobs]
     return {
         "source": workload.source,
         "sha256": workload.sha256,
         "prompts": len(workload.prompts),
+        **({"mean_prompt_tokens": fmean(lengths)} if lengths else {}),
         "max_tokens": settings.max_tokens,
         "temperature": settings.temperature,
         "ignore_eos": settings.ignore_eos,

@@ -17,6 +17,10 @@ from blockdraft.serving.log_writer import FileSink, LogWriter, StderrSink
 QUIET_LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio")
 """Libraries of the server that would also tell of their everyday life."""
 
+_UPGRADE_ADVICE = ("Unsupported upgrade request", "No supported WebSocket library")
+"""How uvicorn begins what it says, as a warning, of each client that asks for WebSockets: to
+install a library, which would not help here. The request itself is answered and logged as any."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
@@ -35,6 +39,7 @@ class LineHandler(logging.Handler):
         super().__init__()
         self._writer = writer
         self.setFormatter(formatter)
+        self.addFilter(_is_worth_a_line)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -42,6 +47,11 @@ class LineHandler(logging.Handler):
         except Exception as error:  # noqa: BLE001 - logging must not fail what it tells of
             line = f"a log message of {record.name} can't be formatted ({type(error).__name__})"
         self._writer.put(line)
+
+
+def _is_worth_a_line(record: logging.LogRecord) -> bool:
+    is_servers = record.name == "uvicorn.error"
+    return not (is_servers and str(record.msg).startswith(_UPGRADE_ADVICE))
 
 
 @contextmanager

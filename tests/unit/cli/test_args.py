@@ -11,6 +11,7 @@ from blockdraft.cli.args import add_sampling_args
 from blockdraft.cli.comparison import NEAR_TIE
 from blockdraft.cli.engines import engine_config
 from blockdraft.cli.generation import choose_slots
+from blockdraft.cli.main import COMMANDS, main
 from blockdraft.cli.sampling import NOT_A_FLAG, read_sampling
 from blockdraft.decoding import SamplingParams
 from blockdraft.decoding.params import param_names
@@ -28,6 +29,16 @@ def parse(*argv: str) -> Namespace:
 def test_every_setting_has_a_flag() -> None:
     """S15: no sampling setting is left out of the command line."""
     assert set(param_names()) - set(vars(parse())) == {NOT_A_FLAG}
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "data features", "data regenerate"])
+def test_help_of_threads_names_the_environment_variable(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([*name.split(), "--help"])
+    told = capsys.readouterr().out
+    assert ("--threads N" in told) == ("OMP_NUM_THREADS" in told)
 
 
 def test_no_flag_means_the_default_of_the_setting() -> None:

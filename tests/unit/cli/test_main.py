@@ -13,6 +13,16 @@ from blockdraft import __version__, errors
 from blockdraft.cli import models
 from blockdraft.cli.main import COMMANDS, main
 
+NEEDED = {
+    "data": ["prepare", "a.jsonl", "--out", "b"],
+    "eval": ["--prompts", "a.jsonl"],
+    "export": ["--target", "a", "--drafter", "b", "--format", "hf", "--out", "c"],
+    "inspect": ["a"],
+    "launch": ["vllm", "--target", "a", "--drafter", "b"],
+    "report": ["a"],
+}
+"""What a command can't go without."""
+
 HEAVY = ("torch", "transformers", "rich", "huggingface_hub", "safetensors")
 
 
@@ -59,6 +69,20 @@ def test_help_has_examples(name: str, capsys: pytest.CaptureFixture[str]) -> Non
     with pytest.raises(SystemExit):
         main([name, "--help"])
     assert f"  blockdraft {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_unknown_flag_points_to_the_commands_own_help(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        main([name, *NEEDED.get(name, []), "--wrong", "--tracebak=1"])
+    assert exit_info.value.code == 2
+    whole = {"data": "data prepare", "launch": "launch vllm"}.get(name, name)
+    assert capsys.readouterr().err == (
+        f"blockdraft {whole}: error: unrecognized arguments: --wrong --tracebak=1; did you mean "
+        f"--traceback? (see blockdraft {whole} --help)\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
     ("line", "message"),
     [
         (b"{", "line 2: not JSON"),
+        (b"id,prompt", r"line 2: not JSON .*like \{"),
         (b"[1]", "line 2: not an object"),
         (b'{"id": "b"}', 'line 2: "turns" must be a list'),
         (b'{"id": "b", "turns": []}', 'line 2: "turns" must be a list of at least one'),

@@ -1,8 +1,11 @@
 """Settings of `blockdraft serve`: flags, file, environment, and the page that lists them."""
 
 import json
+import os
 import re
 import socket
+import subprocess
+import sys
 from argparse import ArgumentParser
 from contextlib import suppress
 from dataclasses import fields
@@ -165,6 +168,23 @@ def test_check_prints_what_is_set_and_no_key(
     assert document["api_key"] == "2 in all" and document["threads"] == 3
     assert document["served_model_name"] == ["x"] and document["port"] == 0
     assert "sesame" not in told
+
+
+@pytest.mark.parametrize(("flags", "threads"), [([], 1), (["--threads", "3"], 3)])
+def test_threads_are_those_of_the_environment_unless_given(flags: list[str], threads: int) -> None:
+    """A process of its own: torch reads OMP_NUM_THREADS once. Eight cores: one each would be 7."""
+    argv = ["serve", "--check", "--target", "x", "--drafter", "none", "--port", "0", *flags]
+    code = (
+        "import sys\nfrom blockdraft.serving import cores\n"
+        "cores.num_usable_cores = lambda: 8\n"
+        f"from blockdraft.cli.main import main\nsys.exit(main({argv!r}))"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["threads"] == threads
 
 
 def test_keys_come_from_three_places(tmp_path: Path) -> None:

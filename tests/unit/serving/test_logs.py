@@ -180,6 +180,7 @@ def test_logging_is_taken_over_and_given_back(tmp_path: Path) -> None:
         logging.getLogger("blockdraft.access").info("request")
         logging.getLogger("uvicorn.error").info("nor this")
         logging.getLogger("uvicorn.error").warning("but this")
+        logging.getLogger("uvicorn.error").warning("Unsupported upgrade request.")
         LOGGER.info("%d", "no number")
     assert (list(LOGGER.handlers), LOGGER.level, LOGGER.propagate) == before
     lines = path.read_text().splitlines()
