@@ -96,6 +96,7 @@ def measured(answers: Sequence[EngineAnswer]) -> Record:
         "steps": sum(steps) if steps else None,
         "tau": pooled_tau(answers),
         "accepted": [answer.accepted for answer in answers],
+        "token_ids": [answer.token_ids for answer in answers],
     }
 
 

@@ -164,7 +164,7 @@ def run_our_server(setup: Setup, dtype: str, record: Recorder) -> None:
         drafter = str(setup.drafters["hf"]) if arm == "hf" else "none"
         command = [sys.executable, "-m", "blockdraft.cli.main", "serve", "--port", str(port)]
         command += ["--target", str(target), "--drafter", drafter, "--dtype", dtype]
-        command += ["--served-model-name", MODEL_NAME]
+        command += ["--served-model-name", MODEL_NAME, "--threads", str(setup.threads)]
         if arm == "hf":
             command += ["--width", f"fixed:{num_drafts(setup.drafters['hf']) + 1}"]
         name = f"ours {arm} server {dtype}"

@@ -75,6 +75,9 @@ def load(settings: Settings) -> Loaded:
         "INFERENCE_PRECISION_HINT": PRECISIONS[settings.dtype],
         "INFERENCE_NUM_THREADS": settings.threads,
     }
+    if settings.dtype == "float32":
+        # The hint leaves keys and values narrower, which parts texts at margins above rounding.
+        compute["KV_CACHE_PRECISION"] = "f32"
     properties: dict[str, object] = {"scheduler_config": scheduler, **compute}
     drafts = None
     if settings.drafter is not None:

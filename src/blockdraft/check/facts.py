@@ -50,7 +50,11 @@ class DrafterRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrafterFacts:
-    """A drafter as its files describe it. `draft_ids` are target ids, from `d2t`."""
+    """A drafter as its files describe it.
+
+    `draft_ids` are target ids, from `d2t`; `key_norms` the layers' `k_norm` weights in order, empty
+    unless all of them could be read.
+    """
 
     source: str
     format: DrafterFormat
@@ -65,6 +69,7 @@ class DrafterFacts:
     mask_row: MaskRow | None = None
     mask_row_problem: str | None = None
     draft_ids: tuple[int, ...] | None = None
+    key_norms: tuple[tuple[float, ...], ...] = ()
     own_refusal: str | None = None
 
     @property

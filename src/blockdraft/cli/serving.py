@@ -64,7 +64,7 @@ def check(settings: ServeSettings) -> int:
         "drafter": drafter.name,
         "api_key": f"{len(config.api_keys)} in all",
         "served_model_name": model_names(settings),
-        "threads": engine_threads(settings.threads, num_usable_cores()),
+        "threads": engine_threads(settings.threads, num_usable_cores(), os.environ),
     }
     emit_json(document, indent=2)
     return 0
@@ -173,7 +173,7 @@ def model_args(settings: ServeSettings) -> Namespace:
         quantize=settings.quantize,
         batch_invariant="off",
         device=settings.device,
-        threads=engine_threads(settings.threads, num_usable_cores()),
+        threads=engine_threads(settings.threads, num_usable_cores(), os.environ),
         engine=settings.engine,
         # A drafter that drafts nothing takes no width at all.
         width=None if settings.width == "auto" else settings.width,

@@ -99,6 +99,8 @@ class Model:
         self._max_context = cast("int | None", settings["max_context"])
         device, precision = str(settings["device"]), settings["precision"]
         hints = {} if precision is None else {"INFERENCE_PRECISION_HINT": precision}
+        if precision == "f32":
+            hints["KV_CACHE_PRECISION"] = precision  # the hint alone leaves the cache lower
         scheduler = genai.SchedulerConfig()
         scheduler.enable_prefix_caching = False  # refused together with a DFlash drafter
         drafter = genai.draft_model(str(settings["drafter"]), device, **hints)

@@ -82,6 +82,11 @@ class LaunchOrder:
                 f"the block size of {drafter.where} is not known here; give the one it was trained "
                 "with as --block-size"
             )
+        if trained is not None and trained < 2:
+            raise ConfigError(
+                f"{drafter.where} records a block_size of {trained}, which is no block: the anchor "
+                "and one draft are 2; write the trained one into the file"
+            )
         if asked is not None and asked < 2:
             raise ConfigError(
                 f"--block-size {asked} drafts nothing: a block is the anchor and its drafts; give "

@@ -5,9 +5,15 @@ It measures nothing; docs/serving.md has the figures.
 
 import os
 import sys
+from collections.abc import Mapping
+
+import torch
 
 SPARE_FROM = 4
 """Cores from which on one is left to HTTP: below, the engine would miss it more."""
+
+THREADS_VARIABLE = "OMP_NUM_THREADS"
+"""The environment variable from which torch takes its number of threads."""
 
 SWITCH_SECONDS = 0.001
 """How long a thread may hold the interpreter while another one wants it (Python's own: 0.005).
@@ -17,10 +23,15 @@ as long as a pass.
 """
 
 
-def engine_threads(asked: int | None, num_cores: int) -> int:
-    """Threads for torch: what was asked for, else one a core with one left to HTTP if it can be."""
+def engine_threads(asked: int | None, num_cores: int, environment: Mapping[str, str]) -> int:
+    """Threads for torch: what was asked for, else torch's own number where the environment sets it.
+
+    Without either one a core, with one left to HTTP if it can be.
+    """
     if asked is not None:
         return asked
+    if environment.get(THREADS_VARIABLE):
+        return torch.get_num_threads()
     return num_cores - 1 if num_cores >= SPARE_FROM else max(1, num_cores)
 
 

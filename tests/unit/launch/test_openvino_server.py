@@ -34,7 +34,8 @@ class LLMPipeline:
     def __init__(self, path, device, draft_model, scheduler_config, **properties):
         assert not scheduler_config.enable_prefix_caching
         assert draft_model == ("drafter", "/m/d", device, properties), draft_model
-        assert properties == {"INFERENCE_PRECISION_HINT": "f32"}, properties
+        both = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
+        assert properties == both, properties
     def get_tokenizer(self):
         return Object(
             apply_chat_template=render,

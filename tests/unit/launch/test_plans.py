@@ -232,6 +232,16 @@ def test_a_drafter_of_the_hub_needs_its_block_size() -> None:
     assert "taken as it is" in plan.notes[0]
 
 
+@pytest.mark.parametrize("recorded", [1, 0, -3])
+def test_a_recorded_block_without_a_draft_is_refused(recorded: int) -> None:
+    """vLLM would be told to draft -1 tokens."""
+    pair = make_order().pair
+    broken = replace(pair, drafter=replace(pair.drafter, block_size=recorded))
+    for asked in (None, 8):
+        with pytest.raises(ConfigError, match=f"/m/d records a block_size of {recorded}, which is"):
+            LaunchOrder(pair=broken, device="cuda", block_size=asked)
+
+
 def test_notes_of_the_pair() -> None:
     plan = ENGINES["vllm"].make_plan(
         make_order(max_model_len=8192, extra=("--pipeline-parallel-size", "2"))
