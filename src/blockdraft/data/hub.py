@@ -65,8 +65,8 @@ def read_hub(text: str) -> Iterator[object]:
 
 def _library(text: str) -> _Datasets:
     wanted = ConfigError(
-        f"reading {text} needs the library datasets: pip install datasets, or give the rows as a "
-        "Parquet or JSON-lines file"
+        f"reading {text} needs the library datasets: pip install 'blockdraft[data]', or give the "
+        "rows as a Parquet or JSON-lines file"
     )
     try:
         module = importlib.import_module("datasets")

@@ -136,7 +136,7 @@ def test_a_data_set_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None
     # A folder of that name looks like a package without anything in it.
     for found in (None, ModuleType("datasets")):
         monkeypatch.setitem(sys.modules, "datasets", found)
-        with pytest.raises(ConfigError, match="pip install datasets"):
+        with pytest.raises(ConfigError, match=r"pip install 'blockdraft\[data\]'"):
             read("hf:owner/name")
 
 
