@@ -135,9 +135,11 @@ def test_a_folder_of_other_conditions_is_refused(
     out = ["--out", str(tmp_path / "tuned")]
     assert main([*argv, "--quick", *out]) == 0
     capsys.readouterr()
-    assert main([*argv, "--quick", "--ignore-eos", *out]) == 2
-    told = capsys.readouterr().err
-    assert "workload ignore_eos changed" in told and "loading target" not in told
+    # A target that is missing shows that it is not looked for before.
+    assert main([*argv, "--target", "nowhere", "--quick", "--ignore-eos", *out]) == 2
+    assert "workload ignore_eos changed" in capsys.readouterr().err
+    assert main([*argv, "--quick", "--dtype", "bfloat16", *out]) == 2
+    assert "(dtype changed)" in capsys.readouterr().err
 
 
 def test_out_is_checked_before_models_are_loaded(

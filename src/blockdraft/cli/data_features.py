@@ -6,7 +6,7 @@ Arguments only; the work is in `feature_run.py`.
 from argparse import ArgumentParser, Namespace
 
 from blockdraft.cli import values
-from blockdraft.cli.args import DEFAULT_TARGET, DTYPES
+from blockdraft.cli.args import DEFAULT_TARGET, DTYPES, add_threads
 
 SUMMARY = "keep the target's features of answers on disk, for training without the target"
 EPILOG = """examples:
@@ -98,9 +98,7 @@ def _add_target(parser: ArgumentParser) -> None:
         help="that the target computes in; auto = bfloat16, as in training",
     )
     group.add_argument("--device", help="torch device of the target (default: chosen by torch)")
-    group.add_argument(
-        "--threads", type=values.thread_count, metavar="N", help="CPU threads of torch"
-    )
+    add_threads(group)
 
 
 def run(args: Namespace) -> int:

@@ -128,8 +128,8 @@ SETTINGS: tuple[Setting, ...] = (
         group=MODELS,
         metavar="N",
         convert=values.thread_count,
-        help="CPU threads of torch (default: one for each core, and from 4 cores on all but one, "
-        "which answers HTTP)",
+        help="CPU threads of torch (default: what OMP_NUM_THREADS says; without it one for each "
+        "core, and from 4 cores on all but one, which answers HTTP)",
     ),
     Setting(
         flag="--engine",

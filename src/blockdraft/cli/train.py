@@ -6,6 +6,7 @@ Arguments only; the work is in `training_run.py` and `training_plan.py`.
 from argparse import ArgumentParser, Namespace
 
 from blockdraft.cli import values
+from blockdraft.cli.args import add_threads
 
 SUMMARY = "train a drafter from a recipe"
 EPILOG = """examples:
@@ -63,9 +64,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), help="where to train (default: cuda if there is one)"
     )
-    parser.add_argument(
-        "--threads", type=values.thread_count, metavar="N", help="CPU threads of torch"
-    )
+    add_threads(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document at the end")
 
 

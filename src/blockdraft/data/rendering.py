@@ -55,8 +55,8 @@ class Renderer:
         if not config.raw and not codec.has_chat_template:
             raise ConfigError(
                 "the target has no chat template, so its answers to chat turns are not defined: "
-                "use a target with one, or `data regenerate --raw` for prompts that are continued as "
-                "they stand"
+                "use a target with one, or `data regenerate --raw` for prompts that are "
+                "continued as they stand"
             )
         self.codec = codec
         self.config = config
