@@ -14,11 +14,19 @@ from blockdraft.serving.errors import ApiError
 
 Result = TypeVar("Result")
 
+DISCARDED_BYTES = 1 << 26
+"""How much is read of a body beyond its limit. A server that answers and closes while its client
+still sends resets the connection, and many clients then report that instead of the answer."""
+
 
 async def read_body(request: Request, *, max_bytes: int, seconds: float) -> bytes:
-    """The whole body. Raises ApiError 413 when too large, 408 when it comes too slowly."""
-    stated = request.headers.get("content-length", "")
-    if stated.isascii() and stated.isdigit() and int(stated[:20]) > max_bytes:
+    """The whole body. Raises ApiError 413 when too large, 408 when it comes too slowly.
+
+    What is too large is read and forgotten, up to `DISCARDED_BYTES` of it.
+    """
+    stated = _stated_size(request)
+    is_held_back = request.headers.get("expect", "").lower() == "100-continue"
+    if stated > max_bytes and (is_held_back or stated > max_bytes + DISCARDED_BYTES):
         raise _too_large(max_bytes)
     chunks: list[bytes] = []
     size = 0
@@ -26,10 +34,13 @@ async def read_body(request: Request, *, max_bytes: int, seconds: float) -> byte
         async with asyncio.timeout(seconds):
             async for chunk in request.stream():
                 size += len(chunk)
-                if size > max_bytes:
-                    raise _too_large(max_bytes)
-                chunks.append(chunk)
+                if size <= max_bytes:
+                    chunks.append(chunk)
+                elif size > max_bytes + DISCARDED_BYTES:
+                    break
     except TimeoutError as error:
+        if max(size, stated) > max_bytes:
+            raise _too_large(max_bytes) from error
         raise ApiError(
             f"the body did not arrive within {seconds:g} seconds; send it faster, or less of it",
             status=408,
@@ -37,7 +48,14 @@ async def read_body(request: Request, *, max_bytes: int, seconds: float) -> byte
         ) from error
     except ClientDisconnect as error:
         raise ApiError("the client left before its request was complete") from error
+    if size > max_bytes:
+        raise _too_large(max_bytes)
     return b"".join(chunks)
+
+
+def _stated_size(request: Request) -> int:
+    stated = request.headers.get("content-length", "")
+    return int(stated[:20]) if stated.isascii() and stated.isdigit() else 0
 
 
 def _too_large(max_bytes: int) -> ApiError:
