@@ -332,6 +332,37 @@ def test_json_schema_and_the_parsing_of_the_sdk(sdk: OpenAI) -> None:
         )
 
 
+def test_strict_tools_hold_where_the_model_chooses(sdk: OpenAI) -> None:
+    """The example has no `is_capital`, so the model would leave it out; it may also just talk."""
+    tools = [openai.pydantic_function_tool(City, name="get_weather")]
+    messages = [*asked_before("Paris"), *asked_before("Rome")[:1]]
+    for parallel in (True, False):
+        made = sdk.chat.completions.parse(
+            model="smollm2",
+            messages=messages,
+            tools=tools,
+            parallel_tool_calls=parallel,
+            temperature=0,
+            max_tokens=60,
+            extra_body={"chat_template": TEMPLATE},
+        )
+        (call,) = made.choices[0].message.tool_calls or []
+        arguments = call.function.parsed_arguments
+        assert isinstance(arguments, City) and arguments.city == "Rome"
+    said = [
+        sdk.chat.completions.create(
+            model="smollm2",
+            messages=[{"role": "user", "content": "Say hello."}],
+            tools=tools if strict else [WEATHER],
+            temperature=0,
+            max_tokens=30,
+            extra_body={"chat_template": "{% set tools = none %}" + TEMPLATE},
+        )
+        for strict in (True, False)
+    ]
+    assert said[0].choices[0].message.content == said[1].choices[0].message.content
+
+
 def test_errors_are_the_sdks_own(sdk: OpenAI) -> None:
     create = sdk.chat.completions.create
     with pytest.raises(openai.NotFoundError) as missing:

@@ -15,6 +15,7 @@ from blockdraft.parsing.parts import (
     merged,
 )
 from blockdraft.parsing.registry import (
+    MARKERS,
     REASONING_PARSERS,
     TOOL_PARSERS,
     ReasoningFormat,
@@ -24,6 +25,7 @@ from blockdraft.parsing.registry import (
 )
 
 __all__ = [
+    "MARKERS",
     "REASONING_PARSERS",
     "TOOL_PARSERS",
     "Content",

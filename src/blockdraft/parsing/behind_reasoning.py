@@ -8,28 +8,39 @@ from collections.abc import Mapping
 from typing import cast
 
 from blockdraft.errors import RequestError
+from blockdraft.json_values import as_list, as_object
 from blockdraft.parsing.forced import structural_tag
 from blockdraft.parsing.think import THINK_CLOSE, THINK_OPEN
 from blockdraft.structured.spec import GrammarSpec
 
 
-def behind_reasoning(spec: GrammarSpec, *, starts_inside: bool) -> GrammarSpec:
+def behind_reasoning(
+    spec: GrammarSpec, *, starts_inside: bool, is_free: bool = False
+) -> GrammarSpec:
     """`spec` after free reasoning: up to </think>, which has to come when the prompt opened it.
 
-    Otherwise the reasoning as a whole may be left out. Raises RequestError for a spec whose value
-    is no JSON although its kind asks for it.
+    Otherwise the reasoning as a whole may be left out. `is_free`, for a spec that allows any text
+    as well: the reasoning need not end, and white space may stand before it. Raises RequestError
+    for a spec whose value is no JSON although its kind asks for it.
     """
+    blanks = {"type": "regex", "pattern": r"\n{0,2}"}
     reasoning: Mapping[str, object] = {
         "type": "tag",
         "begin": "" if starts_inside else THINK_OPEN,
         "content": {"type": "any_text"},
         "end": THINK_CLOSE,
     }
-    blanks = {"type": "regex", "pattern": r"\n{0,2}"}
-    opening: Mapping[str, object] = {"type": "sequence", "elements": [reasoning, blanks]}
+    elements = [reasoning, blanks]
+    if is_free and not starts_inside:
+        elements.insert(0, blanks)
+    opening: Mapping[str, object] = {"type": "sequence", "elements": elements}
     if not starts_inside:
         opening = {"type": "optional", "content": opening}
-    return structural_tag({"type": "sequence", "elements": [opening, _format_of(spec)]})
+    output: Mapping[str, object] = {"type": "sequence", "elements": [opening, _format_of(spec)]}
+    if is_free and starts_inside:
+        unfinished = {"type": "any_text", "excludes": [THINK_CLOSE]}
+        output = {"type": "or", "elements": [output, unfinished]}
+    return structural_tag(output, asked=spec)
 
 
 def _format_of(spec: GrammarSpec) -> Mapping[str, object]:
@@ -43,13 +54,11 @@ def _format_of(spec: GrammarSpec) -> Mapping[str, object]:
         case "grammar":
             return {"type": "grammar", "grammar": spec.value}
         case "choice":
-            options = _loaded(spec)
-            texts = cast(list[object], options) if isinstance(options, list) else []
+            texts = as_list(_loaded(spec))
             elements = [{"type": "const_string", "value": text} for text in texts]
             return {"type": "or", "elements": elements}
         case "structural_tag":
-            tag = _loaded(spec)
-            inner = cast(Mapping[str, object], tag).get("format") if isinstance(tag, dict) else None
+            inner = as_object(_loaded(spec)).get("format")
             if not isinstance(inner, Mapping):
                 raise RequestError("a structural tag needs a field format behind reasoning")
             return cast(Mapping[str, object], inner)

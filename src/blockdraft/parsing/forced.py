@@ -11,10 +11,14 @@ from blockdraft.parsing.hermes import CLOSE_TAG, OPEN_TAG
 from blockdraft.parsing.llama3 import SEPARATOR
 from blockdraft.parsing.offered import OfferedTool, offered_tools
 from blockdraft.parsing.qwen3_coder import FUNCTION_CLOSE, FUNCTION_OPEN
+from blockdraft.structured.schema import check_schema
 from blockdraft.structured.spec import GrammarSpec
 
 MAX_WHITE_SPACE = 16
 """Longest run of white space in forced JSON: a model may otherwise write blanks until the limit."""
+
+GRAMMAR_NAME = "grammar of the tools"
+"""What messages call it."""
 
 Tag = Mapping[str, object]
 TagOf = Callable[[OfferedTool], Tag]
@@ -32,10 +36,12 @@ def llama3_tag(tool: OfferedTool) -> Tag:
 
 
 def qwen3_coder_tag(tool: OfferedTool) -> Tag:
-    if set(tool.name) & set("<>\n"):
-        raise RequestError(f"tool name {tool.name!r} can't be written in XML: use plain characters")
-    begin = f"{OPEN_TAG}\n{FUNCTION_OPEN}{tool.name}>\n"
-    return _tag(begin, _schema_format(tool, "qwen_xml"), f"{FUNCTION_CLOSE}\n{CLOSE_TAG}")
+    return _qwen3_coder_tag(tool, f"{OPEN_TAG}\n", f"\n{CLOSE_TAG}")
+
+
+def bare_qwen3_coder_tag(tool: OfferedTool) -> Tag:
+    """The call alone: the model often forgets what should stand around it."""
+    return _qwen3_coder_tag(tool, "", "")
 
 
 def forced_calls(
@@ -57,21 +63,46 @@ def forced_calls(
         names = ", ".join(offered)
         raise RequestError(f"tool_choice names {name!r}, which is not among the tools ({names})")
     chosen = list(offered.values()) if name is None else [offered[name]]
+    check_schemas(chosen)
+    tags = [tag_of(tool) for tool in chosen]
     return structural_tag(
-        {
-            "type": "tags_with_separator",
-            "tags": [tag_of(tool) for tool in chosen],
-            "separator": separator,
-            "at_least_one": True,
-            "stop_after_first": name is not None or not parallel,
-        }
+        only_calls(tags, separator, is_single=name is not None or not parallel), name=GRAMMAR_NAME
     )
 
 
-def structural_tag(output_format: Mapping[str, object]) -> GrammarSpec:
-    """The spec of a whole output in one of xgrammar's formats."""
+def check_schemas(tools: Sequence[OfferedTool]) -> None:
+    """Raises RequestError naming the tool whose schema no grammar can keep."""
+    for tool in tools:
+        try:
+            check_schema(tool.parameters)
+        except RequestError as error:
+            raise RequestError(f"tool {tool.name!r}: {error}") from error
+
+
+def only_calls(tags: Sequence[Tag], separator: str, *, is_single: bool) -> Mapping[str, object]:
+    """The format of one call, or of several, and nothing else."""
+    return {
+        "type": "tags_with_separator",
+        "tags": list(tags),
+        "separator": separator,
+        "at_least_one": True,
+        "stop_after_first": is_single,
+    }
+
+
+def structural_tag(
+    output_format: Mapping[str, object], *, name: str = "", asked: GrammarSpec | None = None
+) -> GrammarSpec:
+    """The spec of a whole output in one of xgrammar's formats; `name`, `asked`: see GrammarSpec."""
     value = json.dumps({"type": "structural_tag", "format": output_format}, ensure_ascii=False)
-    return GrammarSpec(kind="structural_tag", value=value)
+    return GrammarSpec(kind="structural_tag", value=value, name=name, asked=asked)
+
+
+def _qwen3_coder_tag(tool: OfferedTool, before: str, behind: str) -> Tag:
+    if set(tool.name) & set("<>\n"):
+        raise RequestError(f"tool name {tool.name!r} can't be written in XML: use plain characters")
+    begin = f"{before}{FUNCTION_OPEN}{tool.name}>\n"
+    return _tag(begin, _schema_format(tool, "qwen_xml"), f"{FUNCTION_CLOSE}{behind}")
 
 
 def _tag(begin: str, content: Mapping[str, object], end: str) -> Tag:

@@ -3,10 +3,11 @@
 Calls of built-in tools in Python syntax (`brave_search.call(..)`) are not read: they stay text.
 """
 
-from collections.abc import Collection
+from collections.abc import Mapping
 
 from blockdraft.parsing.call_object import ARGUMENT_KEYS, CallObject
 from blockdraft.parsing.matching import Expect, FreeText
+from blockdraft.parsing.offered import OfferedTool
 from blockdraft.parsing.stepping import Sink
 
 PYTHON_TAG = "<|python_tag|>"
@@ -18,13 +19,15 @@ class Llama3Machine:
     """Text, then objects at the beginning of a line or behind the tag, separated by semicolons.
 
     Since a bare object has no tag, it is a call only with the keys of one, a known name and
-    parameters; JSON that answers something else comes out as text at its first key.
+    parameters; JSON that answers something else comes out as text at its first key. Where a tool
+    is strict, an object inside the text is none: no grammar could have held it.
     """
 
-    def __init__(self, sink: Sink, names: Collection[str]) -> None:
+    def __init__(self, sink: Sink, tools: Mapping[str, OfferedTool]) -> None:
         self._sink = sink
-        self._names = names
-        self._text = FreeText(sink, [PYTHON_TAG], line_marks=["{"])
+        self._names = tools.keys()
+        is_free = not any(tool.is_strict for tool in tools.values())
+        self._text = FreeText(sink, [PYTHON_TAG], line_marks=["{"], on_every_line=is_free)
         self._opened = ""
         self._expect: Expect | None = None
         self._call: CallObject | None = None

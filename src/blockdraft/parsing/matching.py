@@ -17,11 +17,20 @@ MAX_BLANKS = 256
 class FreeText:
     """Text for the reader up to the next mark; white space beside a mark belongs to the mark."""
 
-    def __init__(self, sink: Sink, marks: Sequence[str], line_marks: Sequence[str] = ()) -> None:
-        """`line_marks` count only where nothing but white space stands before them on the line."""
+    def __init__(
+        self,
+        sink: Sink,
+        marks: Sequence[str],
+        line_marks: Sequence[str] = (),
+        *,
+        on_every_line: bool = True,
+    ) -> None:
+        """`line_marks` count only where nothing but white space stands before them on the line;
+        without `on_every_line` only at the beginning of the text and behind another mark."""
         self._sink = sink
         self._marks = tuple(marks)
         self._line_marks = tuple(line_marks)
+        self._on_every_line = on_every_line
         self._blanks: list[str] = []
         self._partial: str = ""
         self._skips_blanks = False
@@ -64,7 +73,7 @@ class FreeText:
     def _hold_blank(self, blank: str) -> None:
         if not self._skips_blanks:
             self._blanks.append(blank)
-        if blank == "\n":
+        if blank == "\n" and self._on_every_line:
             self._at_line_start = True
 
     def _let_go(self, first: str) -> None:

@@ -14,10 +14,14 @@ _TYPE_KEYS = frozenset({"type", "$ref", "anyOf", "oneOf", "allOf"})
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
-    """A function that may be called, and the JSON schema of its arguments."""
+    """A function that may be called, and the JSON schema of its arguments.
+
+    `is_strict`: a call of it has to have such arguments, also where the model chooses to call.
+    """
 
     name: str
     parameters: Mapping[str, object]
+    is_strict: bool = False
 
 
 def offered_tools(tools: Sequence[Mapping[str, object]]) -> dict[str, OfferedTool]:
@@ -34,7 +38,8 @@ def offered_tools(tools: Sequence[Mapping[str, object]]) -> dict[str, OfferedToo
             raise RequestError(f"{where} has no name: give function.name as text")
         if name in result:
             raise RequestError(f"{where} is a second tool named {name!r}: names must differ")
-        result[name] = OfferedTool(name, _parameters(function.get("parameters"), where))
+        parameters = _parameters(function.get("parameters"), where)
+        result[name] = OfferedTool(name, parameters, is_strict=function.get("strict") is True)
     return result
 
 

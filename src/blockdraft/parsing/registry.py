@@ -19,7 +19,14 @@ from blockdraft.parsing.forced import (
     llama3_tag,
     qwen3_coder_tag,
 )
-from blockdraft.parsing.hermes import OPEN_TAG, HermesMachine
+from blockdraft.parsing.held import (
+    HeldOf,
+    held_calls,
+    hermes_held,
+    llama3_held,
+    qwen3_coder_held,
+)
+from blockdraft.parsing.hermes import CLOSE_TAG, OPEN_TAG, HermesMachine
 from blockdraft.parsing.llama3 import PYTHON_TAG, Llama3Machine
 from blockdraft.parsing.offered import OfferedTool, offered_tools
 from blockdraft.parsing.parts import OutputParser
@@ -37,6 +44,7 @@ class ToolFormat:
     make_machine: Callable[[Sink, Mapping[str, OfferedTool]], Machine]
     tag_of: TagOf
     separator: str
+    held_of: HeldOf
 
     def parser(self, tools: Sequence[Mapping[str, object]]) -> OutputParser:
         """A parser for one answer; only calls of `tools` are calls. RequestError: bad tools."""
@@ -53,6 +61,13 @@ class ToolFormat:
         return forced_calls(
             tools, self.tag_of, separator=self.separator, name=name, parallel=parallel
         )
+
+    def held(self, tools: Sequence[Mapping[str, object]], *, parallel: bool) -> GrammarSpec | None:
+        """The grammar of a free answer whose calls are held to `tools`; None: none is strict.
+
+        Without `parallel` the answer ends behind a call. Raises RequestError for bad tools.
+        """
+        return held_calls(tools, self.held_of, parallel=parallel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +86,30 @@ class ReasoningFormat:
         _, opened, rest = rendered_prompt.rpartition(THINK_OPEN)
         return bool(opened) and THINK_CLOSE not in rest and _TURN_MARK.search(rest) is None
 
-    def behind(self, spec: GrammarSpec, *, starts_inside: bool) -> GrammarSpec:
-        """`spec` for the answer behind the reasoning, which stays free. Raises RequestError."""
-        return behind_reasoning(spec, starts_inside=starts_inside)
+    def behind(
+        self, spec: GrammarSpec, *, starts_inside: bool, is_free: bool = False
+    ) -> GrammarSpec:
+        """`spec` for the answer behind the reasoning, which stays free. Raises RequestError.
+
+        `is_free`: `spec` allows any text as well, so the reasoning need not end.
+        """
+        return behind_reasoning(spec, starts_inside=starts_inside, is_free=is_free)
 
 
 # A user may write <think> too; templates put one of these behind what the user wrote.
 _TURN_MARK = re.compile(r"<\||<\uff5c|</s>|\[/INST\]|<(?:start|end)_of_turn>|<(?:eos|bos)>")
 
 _TOOL_FORMATS = (
-    ToolFormat("hermes", HermesMachine, hermes_tag, HERMES_SEPARATOR),
-    ToolFormat("qwen3-coder", Qwen3CoderMachine, qwen3_coder_tag, QWEN3_CODER_SEPARATOR),
-    ToolFormat("llama3-json", Llama3Machine, llama3_tag, LLAMA3_SEPARATOR),
+    ToolFormat("hermes", HermesMachine, hermes_tag, HERMES_SEPARATOR, hermes_held),
+    ToolFormat(
+        "qwen3-coder", Qwen3CoderMachine, qwen3_coder_tag, QWEN3_CODER_SEPARATOR, qwen3_coder_held
+    ),
+    ToolFormat("llama3-json", Llama3Machine, llama3_tag, LLAMA3_SEPARATOR, llama3_held),
 )
 _REASONING_FORMATS = (ReasoningFormat("think"),)
+
+MARKERS = frozenset((OPEN_TAG, CLOSE_TAG, PYTHON_TAG, THINK_OPEN, THINK_CLOSE))
+"""What a parser has to see even where it is a special token of the vocabulary."""
 
 TOOL_PARSERS = ("auto", "none", *(known.name for known in _TOOL_FORMATS))
 REASONING_PARSERS = ("auto", "none", *(known.name for known in _REASONING_FORMATS))

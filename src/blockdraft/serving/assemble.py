@@ -11,7 +11,7 @@ from blockdraft.api import TextTarget
 from blockdraft.decoding import Drafter
 from blockdraft.engine import BuiltEngine, WidthMode
 from blockdraft.errors import ConfigError
-from blockdraft.parsing import choose_reasoning_format, choose_tool_format
+from blockdraft.parsing import MARKERS, choose_reasoning_format, choose_tool_format
 from blockdraft.serving.access_log import LoggedRunner
 from blockdraft.serving.metrics import MetricsConfig, ServingMetrics
 from blockdraft.serving.runner import EngineRunner
@@ -116,7 +116,7 @@ def _grammar_compiler(target: TextTarget) -> GrammarCompiler | None:
     if codec is None:
         return None
     try:
-        return GrammarCompiler(codec, spec.vocab_size, spec.stop_ids)
+        return GrammarCompiler(codec, spec.vocab_size, spec.stop_ids, markers=MARKERS)
     except ConfigError as error:
-        _LOGGER.warning("response_format and forced tools are refused here: %s", error)
+        _LOGGER.warning("response_format, forced and strict tools are refused here: %s", error)
         return None

@@ -144,16 +144,18 @@ def _exchange(channel: socket.socket, job: CompileJob) -> bytes | None:
 def _why_killed(job: CompileJob, seconds: float) -> str:
     if seconds >= 0.9 * job.seconds:
         return (
-            f"the {job.kind} takes more than {job.seconds:g} s of computing to compile; make it "
+            f"the {job.title} takes more than {job.seconds:g} s of computing to compile; make it "
             "simpler (fewer alternatives, smaller repeat counts, less nesting)"
         )
-    return f"the {job.kind} is too much for the grammar compiler, which died of it; make it simpler"
+    return (
+        f"the {job.title} is too much for the grammar compiler, which died of it; make it simpler"
+    )
 
 
 def _refusal(message: str, job: CompileJob) -> str:
     if "bad_alloc" in message:
         return (
-            f"the {job.kind} takes more than {job.max_bytes // MIB} MiB to compile; make it "
+            f"the {job.title} takes more than {job.max_bytes // MIB} MiB to compile; make it "
             "simpler (fewer alternatives, smaller repeat counts, less nesting)"
         )
-    return f"the {job.kind} can't be compiled: {message}"
+    return f"the {job.title} can't be compiled: {message}"

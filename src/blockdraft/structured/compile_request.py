@@ -7,7 +7,6 @@ import json
 from dataclasses import asdict, dataclass
 
 from blockdraft.structured.source import Dialect
-from blockdraft.structured.spec import Kind
 
 
 class CompileRefusal(Exception):
@@ -17,9 +16,9 @@ class CompileRefusal(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileJob:
     """A source and what compiling it may cost; `seconds` and `step_seconds` (for one
-    token) are CPU time."""
+    token) are CPU time. Messages call it `title`."""
 
-    kind: Kind
+    title: str
     dialect: Dialect
     text: str
     seconds: float

@@ -6,7 +6,7 @@ checks, the cache and the limits.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -32,6 +32,7 @@ class HasTokenizer(Protocol):
 class GrammarCompiler:
     """Compiles for one target: `vocab_size` rows of logits, any of `stop_ids` ends the output.
 
+    `markers` are tokens that count as text although a vocabulary may hold them as special ones.
     Construction starts the process that compiles, which is ready some seconds later; `close` ends
     it. Raises ConfigError without xgrammar, without a stop id or with a tokenizer it can't read.
     """
@@ -42,6 +43,8 @@ class GrammarCompiler:
         vocab_size: int,
         stop_ids: Sequence[int],
         limits: GrammarLimits | None = None,
+        *,
+        markers: Collection[str] = (),
     ) -> None:
         if not stop_ids or not all(0 <= stop_id < vocab_size for stop_id in stop_ids):
             raise ConfigError(
@@ -57,7 +60,7 @@ class GrammarCompiler:
         self._native = native
         self._limits = limits or GrammarLimits()
         unique_ids = tuple(dict.fromkeys(stop_ids))
-        self._vocabulary = native.read_vocabulary(codec.tokenizer, vocab_size, unique_ids)
+        self._vocabulary = native.read_vocabulary(codec.tokenizer, vocab_size, unique_ids, markers)
         self._cache = grammar_cache.GrammarCache(
             self._limits.cache_bytes, self._limits.refusal_seconds, time.monotonic
         )
@@ -104,7 +107,7 @@ class GrammarCompiler:
 
     def _job(self, spec: GrammarSpec, source: GrammarSource) -> CompileJob:
         return CompileJob(
-            kind=spec.kind,
+            title=spec.title,
             dialect=source.dialect,
             text=source.text,
             seconds=self._limits.compile_seconds,

@@ -3,7 +3,7 @@
 Import it late: it needs the optional package xgrammar. It compiles nothing, see `worker`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol, cast
 
 import torch
@@ -41,11 +41,17 @@ class Vocabulary(NamedTuple):
     as_json: str
 
 
-def read_vocabulary(tokenizer: object, vocab_size: int, stop_ids: Sequence[int]) -> Vocabulary:
+def read_vocabulary(
+    tokenizer: object,
+    vocab_size: int,
+    stop_ids: Sequence[int],
+    markers: Collection[str] = (),
+) -> Vocabulary:
     """The bytes of ids [0, vocab_size), the rows of the model's logits.
 
     Special tokens and rows without a token get none, so that no grammar can ever let them through.
-    Raises ConfigError for a tokenizer whose bytes can't be known.
+    `markers` are text all the same: whoever reads the output sees them. Raises ConfigError for a
+    tokenizer whose bytes can't be known.
     """
     read = cast(Callable[..., xgrammar.TokenizerInfo], xgrammar.TokenizerInfo.from_huggingface)
     try:
@@ -63,6 +69,8 @@ def read_vocabulary(tokenizer: object, vocab_size: int, stop_ids: Sequence[int])
             token_bytes[token_id] = token.content.encode()
             if token.special:
                 special.add(token_id)
+            if token.content in markers and token_id not in stop_ids:
+                special.discard(token_id)
     for token_id in special:
         if token_id < vocab_size:
             token_bytes[token_id] = b""

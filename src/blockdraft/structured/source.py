@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple, cast
 
 from blockdraft.errors import RequestError
+from blockdraft.json_values import as_list, as_object
 from blockdraft.structured.limits import GrammarLimits
 from blockdraft.structured.schema import check_schema
 from blockdraft.structured.schema_strings import use_patterns
@@ -29,13 +30,15 @@ class GrammarSource(NamedTuple):
 def grammar_source(spec: GrammarSpec, limits: GrammarLimits) -> GrammarSource:
     """Raises RequestError for a spec that is too long or deep, broken, or that asks for what
     would be ignored."""
+    if spec.asked is not None:
+        grammar_source(spec.asked, limits)
     try:
         size = len(spec.value.encode())
     except UnicodeEncodeError as error:
-        raise RequestError(f"the {spec.kind} holds half a character ({error.reason})") from error
+        raise RequestError(f"the {spec.title} holds half a character ({error.reason})") from error
     if size > limits.max_spec_bytes:
         raise RequestError(
-            f"the {spec.kind} is {size} bytes long and the limit {limits.max_spec_bytes}; "
+            f"the {spec.title} is {size} bytes long and the limit {limits.max_spec_bytes}; "
             "make it smaller"
         )
     if spec.kind == "json_object":
@@ -54,7 +57,7 @@ def grammar_source(spec: GrammarSpec, limits: GrammarLimits) -> GrammarSource:
             use_patterns(schema)
         return GrammarSource("structural_tag", json.dumps(tag))
     if not spec.value.strip():
-        raise RequestError(f"the {spec.kind} is empty; write what the output must look like")
+        raise RequestError(f"the {spec.title} is empty; write what the output must look like")
     return GrammarSource("regex" if spec.kind == "regex" else "ebnf", spec.value)
 
 
@@ -62,12 +65,12 @@ def _json(spec: GrammarSpec, max_depth: int) -> object:
     try:
         value = cast(object, json.loads(spec.value))
     except ValueError as error:
-        raise RequestError(f"the {spec.kind} is not JSON: {error}") from error
+        raise RequestError(f"the {spec.title} is not JSON: {error}") from error
     except RecursionError as error:
-        raise RequestError(f"the {spec.kind} is nested more than {max_depth} deep") from error
+        raise RequestError(f"the {spec.title} is nested more than {max_depth} deep") from error
     if _deeper_than(value, max_depth):
         raise RequestError(
-            f"the {spec.kind} is nested more than {max_depth} deep; flatten it, or name parts of "
+            f"the {spec.title} is nested more than {max_depth} deep; flatten it, or name parts of "
             "it in $defs"
         )
     return value
@@ -87,17 +90,15 @@ def _schemas_in(tag: object) -> Iterator[object]:
     left = [tag]
     while left:
         part = left.pop()
-        node = cast(dict[str, object], part) if isinstance(part, dict) else {}
+        node = as_object(part)
         if node.get("type") in _WITH_SCHEMA:
             yield node.get("json_schema")
         else:
-            left += _parts(cast(object, part))
+            left += _parts(part)
 
 
 def _parts(value: object) -> list[object]:
-    if isinstance(value, dict):
-        return list(cast(dict[str, object], value).values())
-    return cast(list[object], value) if isinstance(value, list) else []
+    return as_list(value) or list(as_object(value).values())
 
 
 def _one_of(choices: object) -> str:

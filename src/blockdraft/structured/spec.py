@@ -18,10 +18,15 @@ class GrammarSpec:
     `value` is the JSON text of a schema, a regular expression, the JSON text of a list of strings,
     a grammar in EBNF (the GBNF dialect, its start rule called `root`) or the JSON text of a
     structural tag; "json_object" (any JSON object) needs none.
+
+    `asked` is the spec that this one was made of, checked first and named in messages: an author
+    knows what he wrote, not what became of it. `name`: another name than the kind's, for the same.
     """
 
     kind: Kind
     value: str = ""
+    name: str = ""
+    asked: "GrammarSpec | None" = None
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
@@ -29,3 +34,8 @@ class GrammarSpec:
             raise RequestError(f"there is no grammar kind {self.kind!r}; use one of {known}")
         if self.kind == "json_object" and self.value:
             raise RequestError("json_object takes no value; use json_schema to give a schema")
+
+    @property
+    def title(self) -> str:
+        """What its author calls it."""
+        return self.name or (self.kind if self.asked is None else self.asked.title)

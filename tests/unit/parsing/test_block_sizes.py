@@ -1,9 +1,9 @@
 """B15, B16: the same tool calls for every block size, through the decoder, on a scripted target."""
 
-from collections.abc import Sequence
 from functools import cache
 
 import pytest
+from pieces import PROMPT, STOP_ID, VOCAB_SIZE, decode_text, encode
 
 from blockdraft.decoding import Drafter, NoDrafter, SamplingParams, decode
 from blockdraft.parsing import (
@@ -25,13 +25,6 @@ TOOLS = [
         },
     }
 ]
-# Tokens hold several characters and their borders lie across those of the tags, as in real
-# vocabularies; the three pieces of the emoji are no characters of their own.
-MERGES = [
-    "</think>", "\n\n", "<tool_call>", "</tool_call>", "<|python_tag|>", '{"', "name", '":', ' "',
-    "find", '",', "argu", "ments", "param", "eters", '}}', "}\n", "; ", "<fun", "ction=", "</fun",
-    "ction>", ">\n<", "</par", "ameter>", "ameter=", "call>\n", '"}', " it", "look",
-]  # fmt: skip
 ANSWERS = {
     "hermes": 'look it up</think>\n\nok\n<tool_call>\n{"name": "find", "arguments": {"q": "\u00e9 '
     '\U0001f600 \\" </tool_call>"}}\n</tool_call>\n<tool_call>{"name": "find", "arguments": {}}'
@@ -41,27 +34,6 @@ ANSWERS = {
     "qwen3-coder": "hm</think>ok<tool_call>\n<function=find>\n<parameter=q>\n\u00e9 </b>\U0001f600"
     "\n</parameter>\n</function>\n</tool_call>\n<function=find></function>\n</tool_call>",
 }
-STOP_ID = 256
-VOCAB_SIZE = STOP_ID + 1 + len(MERGES)
-PROMPT = (10, 11)
-
-
-def encode(text: str) -> list[int]:
-    """The longest merge at each place, else one byte."""
-    ids: list[int] = []
-    while text:
-        merge = max((m for m in MERGES if text.startswith(m)), key=len, default="")
-        ids += [STOP_ID + 1 + MERGES.index(merge)] if merge else text[0].encode()
-        text = text[len(merge) or 1 :]
-    return ids
-
-
-def decode_text(ids: Sequence[int]) -> str:
-    pieces = [
-        MERGES[i - STOP_ID - 1].encode() if i > STOP_ID else bytes([i]) if i < STOP_ID else b"<end>"
-        for i in ids
-    ]
-    return b"".join(pieces).decode("utf-8", errors="replace")
 
 
 def target_of(name: str) -> ScriptedTarget:

@@ -172,7 +172,7 @@ def test_a_model_whose_tokenizer_allows_no_grammars_serves_without(
     from blockdraft.serving import assemble as module
     from blockdraft.testing.chat import chat_codec
 
-    def refuse(*arguments: object) -> None:
+    def refuse(*arguments: object, **named: object) -> None:
         raise ConfigError("this tokenizer can't be read")
 
     monkeypatch.setattr(module, "GrammarCompiler", refuse)

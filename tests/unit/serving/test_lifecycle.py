@@ -9,9 +9,11 @@ import signal
 import socket
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import httpx
 import pytest
+import torch
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -19,6 +21,7 @@ from blockdraft.errors import ConfigError, EngineFault, Error
 from blockdraft.serving import lifecycle
 from blockdraft.serving.cores import engine_threads
 from blockdraft.serving.lifecycle import Lifecycle
+from blockdraft.serving.logs import LogSettings, logging_as
 from blockdraft.serving.uvicorn_server import HttpServer, bind_socket, is_loopback, listen, url_of
 
 
@@ -124,6 +127,26 @@ def test_a_signal_drains_and_ends_with_0(number: signal.Signals) -> None:
     assert signal.getsignal(number) == before
 
 
+def test_a_websocket_is_refused_without_the_librarys_advice(tmp_path: Path) -> None:
+    async def story(runner: StandIn, url: str) -> None:
+        wanted = {
+            "Connection": "Upgrade",
+            "Upgrade": "websocket",
+            "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        }
+        async with httpx.AsyncClient(timeout=60) as client:
+            assert (await client.get(url, headers=wanted)).status_code == 200
+        runner.finished.set()
+        signal.raise_signal(signal.SIGTERM)
+
+    log = tmp_path / "log"
+    with logging_as(LogSettings(file=log)):
+        code, _ = live(story)
+    assert code == 0
+    assert "pip install" not in log.read_text() and "upgrade" not in log.read_text()
+
+
 def test_draining_takes_no_longer_than_allowed() -> None:
     async def story(runner: StandIn, url: str) -> None:
         signal.raise_signal(signal.SIGTERM)
@@ -214,4 +237,12 @@ def test_what_the_banner_calls_an_address() -> None:
     [(None, 1, 1), (None, 2, 2), (None, 3, 3), (None, 4, 3), (None, 64, 63), (5, 2, 5)],
 )
 def test_threads(asked: int | None, num_cores: int, threads: int) -> None:
-    assert engine_threads(asked, num_cores) == threads
+    for environment in ({}, {"OMP_NUM_THREADS": ""}):
+        assert engine_threads(asked, num_cores, environment) == threads
+
+
+def test_the_environment_sets_threads_that_are_not_asked_for() -> None:
+    """torch has read it when it was loaded, so its own number is the one meant."""
+    set_here = {"OMP_NUM_THREADS": "1"}
+    assert engine_threads(None, 1000, set_here) == torch.get_num_threads() != 999
+    assert engine_threads(5, 1000, set_here) == 5

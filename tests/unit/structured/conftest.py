@@ -68,7 +68,7 @@ def compiled(vocabulary: Vocabulary) -> Callable[[GrammarSpec], CompiledGrammar]
         if spec not in kept:
             source = grammar_source(spec, GrammarLimits())
             job = CompileJob(
-                kind=spec.kind,
+                title=spec.title,
                 dialect=source.dialect,
                 text=source.text,
                 seconds=60.0,

@@ -1,4 +1,4 @@
-"""What a request constrains its output to: one grammar, or none, from five ways of asking.
+"""What a request constrains its output to: one grammar, or none, from six ways of asking.
 
 Compiling is the grammar compiler's business, and its limits.
 """
@@ -11,7 +11,7 @@ from blockdraft.serving.answers.serving import Serving
 from blockdraft.serving.answers.settings import MakeProcessor
 from blockdraft.serving.errors import ApiError
 from blockdraft.serving.protocol.chat import ChatRequest
-from blockdraft.serving.protocol.messages import NamedTool
+from blockdraft.serving.protocol.messages import NamedTool, Tool
 from blockdraft.serving.protocol.sampling import AnswerFields
 from blockdraft.serving.protocol.structured import (
     JsonObjectFormat,
@@ -38,18 +38,43 @@ def requested_grammar(request: AnswerFields) -> GrammarSpec | None:
 
 def needs_grammar(request: AnswerFields) -> bool:
     """Whether a grammar has to be compiled, which may take long and wait for others."""
-    if isinstance(request, ChatRequest) and request.tool_choice not in (None, "none", "auto"):
+    if isinstance(request, ChatRequest) and (_is_forced(request) or _is_held(request)):
         return True
     is_free = request.response_format is None or isinstance(request.response_format, TextFormat)
     return request.structured_outputs is not None or not is_free
 
 
-def forced_tools(serving: Serving, request: ChatRequest) -> GrammarSpec | None:
+def chat_grammar(
+    serving: Serving, request: ChatRequest, tools: list[Tool] | None, *, starts_inside: bool
+) -> GrammarSpec | None:
+    """The grammar of a chat answer, reasoning included, which begins `starts_inside` it.
+
+    `tools` are those that the prompt tells of. Raises ApiError 400 for what can't be met.
+    """
+    asked = requested_grammar(request)
+    if asked is not None and tools:
+        raise ApiError(
+            "response_format and structured_outputs can't be combined with tools the model may "
+            "call; set tool_choice to none",
+            param="response_format",
+            code="unsupported_parameter",
+        )
+    reasoning = serving.service.reasoning_format
+    try:
+        held = _held_tools(serving, request)
+        spec = _forced_tools(serving, request) or held or asked
+        if spec is None or reasoning is None:
+            return spec
+        return reasoning.behind(spec, starts_inside=starts_inside, is_free=spec is held)
+    except RequestError as error:
+        raise ApiError(str(error), param=_asked_by(request), code="invalid_request") from error
+
+
+def _forced_tools(serving: Serving, request: ChatRequest) -> GrammarSpec | None:
     """The grammar of a tool choice that must be met. Raises ApiError 400 where that can't be."""
-    choice = request.tool_choice
-    if choice is None or choice in ("none", "auto"):
+    if not _is_forced(request):
         return None
-    tools = request.tools or []
+    choice, tools = request.tool_choice, request.tools or []
     name = choice.function.name if isinstance(choice, NamedTool) else None
     if name is not None and name not in [tool.function.name for tool in tools]:
         raise ApiError(f"tool_choice names {name!r}, which is not in tools", param="tool_choice")
@@ -59,13 +84,32 @@ def forced_tools(serving: Serving, request: ChatRequest) -> GrammarSpec | None:
     )
 
 
+def _held_tools(serving: Serving, request: ChatRequest) -> GrammarSpec | None:
+    """The grammar of an answer in which the model may call, and a tool is strict."""
+    if not _is_held(request):
+        return None
+    assert serving.service.tool_format is not None, "checked with the tools themselves"
+    return serving.service.tool_format.held(
+        template_tools(request.tools or []), parallel=request.parallel_tool_calls is not False
+    )
+
+
+def _is_forced(request: ChatRequest) -> bool:
+    return request.tool_choice not in (None, "none", "auto")
+
+
+def _is_held(request: ChatRequest) -> bool:
+    is_strict = any(tool.function.strict for tool in request.tools or [])
+    return is_strict and request.tool_choice in (None, "auto")
+
+
 def compiled(serving: Serving, request: AnswerFields, spec: GrammarSpec) -> MakeProcessor:
     """The processor of `spec`; blocking. Raises ApiError 400 when it can't be."""
     grammars = serving.service.grammar
     if grammars is None:
         raise ApiError(
-            "constrained output (response_format, structured_outputs, forced tools) is not "
-            "available on this server",
+            "constrained output (response_format, structured_outputs, forced or strict tools) "
+            "is not available on this server",
             param=_asked_by(request),
             code="unsupported_parameter",
         )

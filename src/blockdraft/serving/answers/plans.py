@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from blockdraft.decoding.text import DecodeText
 from blockdraft.parsing.combined import combine
 from blockdraft.parsing.parts import OutputParser
-from blockdraft.serving.answers.constraints import compiled, forced_tools, requested_grammar
+from blockdraft.parsing.registry import MARKERS
+from blockdraft.serving.answers.constraints import chat_grammar, compiled, requested_grammar
 from blockdraft.serving.answers.conversation import template_tools
 from blockdraft.serving.answers.options import ReadingOptions
 from blockdraft.serving.answers.prompts import (
@@ -26,7 +27,6 @@ from blockdraft.serving.protocol.chat import ChatPromptFields, ChatRequest
 from blockdraft.serving.protocol.completions import CompletionRequest
 from blockdraft.serving.protocol.messages import Tool
 from blockdraft.serving.protocol.sampling import AnswerFields
-from blockdraft.structured.spec import GrammarSpec
 
 COMPLETION_TOKENS = 16
 """How many tokens a completion gets that does not say; OpenAI's number."""
@@ -42,9 +42,8 @@ def plan_chat(serving: Serving, request: ChatRequest) -> Plan:
     reasoning = serving.service.reasoning_format
     is_inside = reasoning is not None and reasoning.starts_inside(prompt.text or "")
     prompt = fitted(serving, prompt, request.truncate_prompt_tokens, name="messages")
-    spec = _one_grammar(requested_grammar(request), forced_tools(serving, request), tools)
-    if spec is not None and reasoning is not None:
-        spec = reasoning.behind(spec, starts_inside=is_inside)
+    _check_min_tokens(serving, request, [prompt])
+    spec = chat_grammar(serving, request, tools, starts_inside=is_inside)
     params = sampling_params(
         serving,
         request,
@@ -55,6 +54,7 @@ def plan_chat(serving: Serving, request: ChatRequest) -> Plan:
     reading = _reading(
         serving,
         request,
+        is_constrained=spec is not None,
         make_parser=_chat_parser(serving, tools, is_inside=is_inside),
         include_reasoning=request.include_reasoning is not False,
         max_tool_calls=1 if request.parallel_tool_calls is False else None,
@@ -79,6 +79,7 @@ def plan_completion(serving: Serving, request: CompletionRequest) -> Plan:
         fitted(serving, prompt, request.truncate_prompt_tokens, name="prompt")
         for prompt in completion_prompts(serving, request)
     ]
+    _check_min_tokens(serving, request, prompts)
     _check_num_choices(serving, len(prompts), request.choices)
     spec = requested_grammar(request)
     params = sampling_params(
@@ -91,7 +92,12 @@ def plan_completion(serving: Serving, request: CompletionRequest) -> Plan:
     planned = tuple(
         PlannedPrompt(
             prompt,
-            _reading(serving, request, echo=_echo(serving, prompt) if request.echo else ""),
+            _reading(
+                serving,
+                request,
+                is_constrained=spec is not None,
+                echo=_echo(serving, prompt) if request.echo else "",
+            ),
         )
         for prompt in prompts
     )
@@ -119,33 +125,25 @@ def _check_stream(request: AnswerFields) -> None:
         raise ApiError("stream_options needs stream: true", param="stream_options")
 
 
+def _check_min_tokens(
+    serving: Serving, request: AnswerFields, prompts: Sequence[PromptTokens]
+) -> None:
+    """The room left in the context cuts max_tokens; it must not cut what was asked for at least."""
+    room = serving.service.max_model_len - max(len(prompt.ids) for prompt in prompts)
+    if request.min_tokens is not None and request.min_tokens > room:
+        raise ApiError(
+            f"min_tokens is {request.min_tokens}, and the prompt leaves room for {room} tokens in "
+            f"the context of {serving.service.max_model_len}; ask for fewer, or shorten the prompt",
+            param="min_tokens",
+        )
+
+
 def _check_tools(request: ChatRequest) -> None:
     if request.tool_choice not in (None, "none") and not request.tools:
         raise ApiError("tool_choice is given without tools", param="tool_choice")
     names = [tool.function.name for tool in request.tools or []]
     if doubles := {name for name in names if names.count(name) > 1}:
         raise ApiError(f"tools: {min(doubles)!r} is defined twice", param="tools")
-    is_free = request.tool_choice in (None, "auto")
-    if is_free and any(tool.function.strict for tool in request.tools or []):
-        raise ApiError(
-            "tools: strict functions are only possible with tool_choice required or a named one, "
-            "whose arguments a grammar enforces",
-            param="tools",
-            code="unsupported_parameter",
-        )
-
-
-def _one_grammar(
-    asked: GrammarSpec | None, forced: GrammarSpec | None, tools: list[Tool] | None
-) -> GrammarSpec | None:
-    if asked is not None and tools:
-        raise ApiError(
-            "response_format and structured_outputs can't be combined with tools the model may "
-            "call; set tool_choice to none",
-            param="response_format",
-            code="unsupported_parameter",
-        )
-    return forced or asked
 
 
 def _max_tokens(request: ChatRequest) -> int | None:
@@ -204,13 +202,14 @@ def _reading(
     serving: Serving,
     request: AnswerFields,
     *,
+    is_constrained: bool,
     make_parser: Callable[[], OutputParser] | None = None,
     include_reasoning: bool = True,
     max_tool_calls: int | None = None,
     echo: str = "",
 ) -> ReadingOptions:
     return ReadingOptions(
-        decode=_decode(serving, request, is_parsed=make_parser is not None),
+        decode=_decode(serving, request, shows_markers=is_constrained or make_parser is not None),
         make_parser=make_parser,
         model_stop_ids=frozenset(() if request.ignore_eos else serving.service.stop_ids),
         stop_ids=frozenset(request.stop_token_ids or ()),
@@ -222,17 +221,24 @@ def _reading(
     )
 
 
-def _decode(serving: Serving, request: AnswerFields, *, is_parsed: bool) -> DecodeText | None:
-    """Ids to text. A parser needs the markers shown, but not the model's stop tokens."""
-    codec = serving.service.codec
+def _decode(serving: Serving, request: AnswerFields, *, shows_markers: bool) -> DecodeText | None:
+    """Ids to text. Markers are shown, special tokens or not, to a parser that needs them and where
+    a grammar has counted them as text."""
+    codec, tokens = serving.service.codec, serving.tokens
     if codec is None:
         return None
     skips = request.skip_special_tokens is not False
-    if not is_parsed:
+    if not (shows_markers and skips):
         return lambda ids: codec.decode(ids, skip_special_tokens=skips)
-    hidden = frozenset(serving.service.stop_ids if skips else ())
+    stop_ids = serving.service.stop_ids
+
+    def is_shown(token_id: int) -> bool:
+        if token_id in stop_ids:
+            return False
+        return not tokens.is_special(token_id) or tokens.text(token_id) in MARKERS
+
     return lambda ids: codec.decode(
-        [token_id for token_id in ids if token_id not in hidden], skip_special_tokens=False
+        [token_id for token_id in ids if is_shown(token_id)], skip_special_tokens=False
     )
 
 

@@ -24,6 +24,7 @@ class TokenTexts:
     def __init__(self, codec: TextCodec | None) -> None:
         self._codec = codec
         self._known: dict[int, tuple[str, bytes]] = {}
+        self._special: dict[int, bool] = {}
         self._anchor = [] if codec is None else codec.encode("a", add_special_tokens=False)[-1:]
 
     def text(self, token_id: int) -> str:
@@ -36,10 +37,15 @@ class TokenTexts:
 
     def shown(self, token_id: int) -> bytes:
         """The token's bytes in a text without special tokens: none for a special one."""
-        codec = self._codec
-        if codec is None or not codec.decode([token_id]):
-            return b""
-        return self.data(token_id)
+        return b"" if self.is_special(token_id) else self.data(token_id)
+
+    def is_special(self, token_id: int) -> bool:
+        """Whether a text without special tokens leaves it out."""
+        found = self._special.get(token_id)
+        if found is None:
+            codec = self._codec
+            found = self._special[token_id] = codec is None or not codec.decode([token_id])
+        return found
 
     def _look(self, token_id: int) -> tuple[str, bytes]:
         found = self._known.get(token_id)

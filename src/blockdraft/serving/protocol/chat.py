@@ -20,7 +20,8 @@ class ChatPromptFields(Wire):
     )
     tools: Annotated[list[Tool], Field(max_length=128)] | None = Field(
         default=None,
-        description="Functions the model may call. 400 where the model's template has no tools.",
+        description="Functions the model may call; calls of `strict` ones follow their schemas. "
+        "400 where the model's template has no tools.",
     )
     add_generation_prompt: bool | None = Field(
         default=None, description="Default true: open the assistant's turn."
@@ -61,7 +62,9 @@ class ChatRequest(AnswerFields, ChatPromptFields):
         "the last two are forced by a grammar.",
     )
     parallel_tool_calls: bool | None = Field(
-        default=None, description="False: only the first call is kept (forced: only one is made)."
+        default=None,
+        description="False: only the first call is kept (forced or strict tools: only one is "
+        "made).",
     )
     logprobs: bool | None = Field(
         default=None,

@@ -109,12 +109,13 @@ class AnswerFields(Wire):
         default=None, description="The model's own stop tokens do not end the answer."
     )
     min_tokens: Annotated[int, Field(ge=0, le=MAX_COUNT)] | None = Field(
-        default=None, description="No stop before this many tokens."
+        default=None,
+        description="No stop before this many tokens; 400 where the context has no room for them.",
     )
     skip_special_tokens: bool | None = Field(
         default=None,
-        description="Default true. Where tools or reasoning are parsed, false also shows the stop "
-        "tokens that `ignore_eos` lets through.",
+        description="Default true: they are left out of the text, stop tokens that `ignore_eos` "
+        "lets through included. Markers of tools and reasoning are read either way.",
     )
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=MAX_COUNT)] | None = Field(
         default=None,

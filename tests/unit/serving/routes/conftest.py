@@ -40,6 +40,7 @@ class Settings(TypedDict, total=False):
     config: ServerConfig
     grammar: Grammars | None
     reasoning: str
+    tool_parser: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,7 @@ class Setup:
     config: ServerConfig = field(default_factory=ServerConfig)
     grammar: Grammars | None = None
     reasoning: str = "auto"
+    tool_parser: str = "auto"
 
 
 Serve = Callable[..., TestClient]
@@ -110,7 +112,7 @@ def serve() -> Iterator[Serve]:
             num_spec_tokens=setup.block_size - 1,
             drafter_name="oracle",
             grammar=setup.grammar,
-            tool_format=choose_tool_format(CODEC.chat_template),
+            tool_format=choose_tool_format(CODEC.chat_template, setup.tool_parser),
             reasoning_format=choose_reasoning_format(CODEC.chat_template, setup.reasoning),
         )
         return TestClient(create_app(service, setup.config), raise_server_exceptions=False)

@@ -194,6 +194,32 @@ def test_special_tokens_are_shown_on_request(serve: Serve) -> None:
     assert shown["message"]["content"].startswith("ok<|im_end|>")
 
 
+@pytest.mark.parametrize(
+    "answer", ["a<|im_start|>b", "<think>x<|im_start|>y</think>a<|im_start|>b"]
+)
+def test_special_tokens_are_left_out_where_reasoning_is_parsed(serve: Serve, answer: str) -> None:
+    """A parser has to see its own markers, not every special token of the vocabulary."""
+    client = serve({"weather": answer})
+    message = post(client, ask("weather"))["choices"][0]["message"]
+    assert message["content"] == "ab" and message.get("reasoning") in (None, "xy")
+    shown = post(client, ask("weather", skip_special_tokens=False))["choices"][0]["message"]
+    assert shown["content"] == "a<|im_start|>b"
+    streamed = client.post("/v1/chat/completions", json=ask("weather", stream=True)).text
+    assert "im_start" not in streamed
+
+
+def test_min_tokens_beyond_the_context_are_refused(serve: Serve) -> None:
+    """The room left in the context cuts max_tokens, and would end the answer before its minimum."""
+    client = serve({"weather": "ok"})
+    long = "x" * 900
+    refused = refusal(client, ask(long, max_tokens=300, min_tokens=200))
+    assert refused["param"] == "min_tokens" and "leaves room for" in refused["message"]
+    assert post(client, ask(long, max_tokens=300, min_tokens=20))["usage"]["completion_tokens"] > 20
+    body = {"prompt": ["x", long], "max_tokens": 300, "min_tokens": 200}
+    response = client.post("/v1/completions", json=body)
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "min_tokens")
+
+
 def test_a_template_from_a_client_is_code_and_refused(serve: Serve) -> None:
     client = serve({"weather": "ok"})
     template = "{{ messages[0].content }}<|im_start|>assistant\n"

@@ -185,7 +185,8 @@ def test_choices_expressions_and_grammars(
         {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
         {"response_format": {"type": "structural_tag"}},
         {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "fly"}}},
-        {"tools": [tool("look", strict=True)]},
+        {"tools": [tool("look", strict=True)], "ignore_eos": True},
+        {"tools": [tool("look", strict=True)], "response_format": {"type": "json_object"}},
         {"tools": [tool("look"), tool("look")]},
         {"tools": [tool("bad name")]},
         {
@@ -212,7 +213,52 @@ def test_reasoning_stays_free_before_a_constrained_answer(
     assert json.loads(made["message"]["content"]) == {"color": "red", "n": 7}
 
 
+SCHEMALESS = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "nonsense"}}}
+BAD_TOOL: dict[str, object] = {
+    "type": "function",
+    "function": {"name": "f", "parameters": {"type": "string", "pattern": "("}},
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"structured_outputs": {"regex": "("}}, "the regex can't be compiled"),
+        ({"structured_outputs": {"grammar": "root ::= x"}}, "the grammar can't be compiled"),
+        ({"structured_outputs": {"grammar": " "}}, "the grammar is empty"),
+        ({"structured_outputs": {"json": "{"}}, "json_schema is no JSON"),
+        (
+            {"structured_outputs": {"json": {"$ref": "#/$defs/none"}}},
+            "the json_schema can't be compiled",
+        ),
+        ({"response_format": SCHEMALESS}, "the JSON schema's # has type 'nonsense'"),
+        (
+            {"structured_outputs": {"structural_tag": '{"format": {"type": "tag"}}'}},
+            "the structural_tag can't be compiled",
+        ),
+        (
+            {"tools": [BAD_TOOL], "tool_choice": "required"},
+            "the grammar of the tools can't be compiled",
+        ),
+    ],
+)
+@pytest.mark.parametrize("reasoning", ["none", "think"])
+def test_messages_name_what_the_client_sent(
+    serve: Serve, grammar: GrammarCompiler, reasoning: str, fields: dict[str, object], message: str
+) -> None:
+    """Reasoning makes a structural tag of every grammar, which is not the client's."""
+    client = serve(ANSWERS, grammar=grammar, reasoning=reasoning)
+    refused = error(client, ask("plainly", **fields))
+    said = refused["message"]
+    assert refused["param"] in fields
+    assert message in said or (reasoning == "none" and "is not JSON" in said)
+
+
 def test_without_a_compiler_constraints_are_refused(serve: Serve) -> None:
     client = serve(ANSWERS)
-    refused = error(client, ask("plainly", response_format={"type": "json_object"}))
-    assert refused["code"] == "unsupported_parameter"
+    for fields in (
+        {"response_format": {"type": "json_object"}},
+        {"tools": [tool("look", strict=True)]},
+    ):
+        refused = error(client, ask("plainly", **fields))
+        assert refused["code"] == "unsupported_parameter" and refused["param"] in fields

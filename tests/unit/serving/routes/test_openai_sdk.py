@@ -1,14 +1,19 @@
 """The `openai` package against the application, through a transport in this process."""
 
-from collections.abc import Callable
-from typing import cast
+import json
+from collections.abc import Callable, Iterator
+from typing import Literal, cast
 
 import httpx2
 import openai
 import pytest
 from openai import OpenAI
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
+from pydantic import BaseModel, Field
 from starlette.testclient import TestClient
+
+from blockdraft.structured.compiler import GrammarCompiler
+from blockdraft.testing.chat import END_ID, VOCAB_SIZE, chat_codec
 
 Serve = Callable[..., TestClient]
 
@@ -48,15 +53,48 @@ TOOLS: list[ChatCompletionToolParam] = [
 ASKED: list[ChatCompletionMessageParam] = [{"role": "user", "content": "what color"}]
 
 
-@pytest.fixture
-def sdk(serve: Serve) -> OpenAI:
-    client = serve({"what color": ANSWER, "call it": CALL}, block_size=6)
+class Place(BaseModel):
+    """A place on a map."""
+
+    name: str
+    height: float | None = None
+
+
+class Look(BaseModel):
+    """Look at something."""
+
+    at: Literal["sky", "sea"]
+    times: int = Field(default=1, description="How often.")
+    places: list[Place]
+
+
+# Wrong in the choice and the first key of the place; each wrong text is as long as the right one.
+STRICT = (
+    '<think>look up</think>Let me see.<tool_call>\n{"name": "Look", "arguments": {"at": "skx", '
+    '"times": 2, "places": [{"nome": "a", "height": null}]}}\n</tool_call>'
+)
+
+
+def sdk_of(client: TestClient) -> OpenAI:
     return OpenAI(
         api_key="none",
         base_url="http://testserver/v1",
         http_client=httpx2.Client(transport=Wrapped(client)),
         max_retries=0,
     )
+
+
+@pytest.fixture
+def sdk(serve: Serve) -> OpenAI:
+    return sdk_of(serve({"what color": ANSWER, "call it": CALL}, block_size=6))
+
+
+@pytest.fixture(scope="module")
+def grammar() -> Iterator[GrammarCompiler]:
+    pytest.importorskip("xgrammar")
+    compiler = GrammarCompiler(chat_codec(), VOCAB_SIZE, [END_ID])
+    yield compiler
+    compiler.close()
 
 
 def test_chat(sdk: OpenAI) -> None:
@@ -114,6 +152,35 @@ def test_tools(sdk: OpenAI) -> None:
     ]
     final = sdk.chat.completions.create(model="tiny", messages=again, tools=TOOLS, temperature=0)
     assert final.choices[0].message.content == "The sky is blue."
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 7, 16])
+def test_pydantic_tools(serve: Serve, grammar: GrammarCompiler, block_size: int) -> None:
+    """Strict functions, and tool_choice is left at "auto"."""
+    answers = {"what color": ANSWER, "strictly": STRICT}
+    sdk = sdk_of(serve(answers, block_size=block_size, grammar=grammar))
+    tools = [openai.pydantic_function_tool(Look)]
+    assert tools[0]["function"].get("strict") is True
+    asked: list[ChatCompletionMessageParam] = [{"role": "user", "content": "strictly"}]
+    parsed = sdk.chat.completions.parse(
+        model="tiny", messages=asked, tools=tools, temperature=0, max_tokens=400
+    )
+    choice = parsed.choices[0]
+    assert choice.finish_reason == "tool_calls" and choice.message.tool_calls is not None
+    (made,) = choice.message.tool_calls
+    wanted = Look(at="sky", times=2, places=[Place(name="a")])
+    assert made.function.parsed_arguments == wanted
+    assert choice.message.content == "Let me see."
+    with sdk.chat.completions.stream(
+        model="tiny", messages=asked, tools=tools, temperature=0, max_tokens=400
+    ) as stream:
+        final = stream.get_final_completion()
+    assert final.choices[0].message.tool_calls is not None
+    assert final.choices[0].message.tool_calls[0].function.arguments == made.function.arguments
+    assert json.loads(made.function.arguments) == wanted.model_dump()
+    free = sdk.chat.completions.create(model="tiny", messages=ASKED, tools=tools, temperature=0)
+    assert free.choices[0].message.content == "The sky is blue."
+    assert free.choices[0].message.tool_calls is None
 
 
 def test_errors(sdk: OpenAI) -> None:
