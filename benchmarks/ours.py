@@ -66,7 +66,7 @@ def answer(built: BuiltEngine, ids: Sequence[int], max_new_tokens: int) -> Answe
         token_ids=tuple(i for commit in done[0] for i in commit.ids),
         seconds=seconds,
         stats=done[0][-1].stats,
-        accepted=tuple(commit.num_drafted for commit in done[0][1:]),
+        accepted=tuple(commit.num_accepted for commit in done[0][1:]),
     )
 
 

@@ -71,10 +71,10 @@ def llamacpp_steps(
         if commit.finish_reason == "stop" and num_drafted:
             # Drafts behind an end token that would have been accepted count nowhere here.
             num_drafted = room
-            ends_with_draft = commit.num_drafted == len(commit.ids)
-            own = int(ends_with_draft and commit.num_drafted < room)
+            ends_with_draft = commit.num_accepted == len(commit.ids)
+            own = int(ends_with_draft and commit.num_accepted < room)
         if num_drafted:
-            steps.append(LlamaStep(num_drafted=num_drafted, num_accepted=commit.num_drafted - own))
+            steps.append(LlamaStep(num_drafted=num_drafted, num_accepted=commit.num_accepted - own))
     return tuple(steps)
 
 

@@ -196,7 +196,7 @@ def test_an_end_token_that_was_drafted_ends_both(pair: TinyPair, tmp_path: Path)
     cases = list(decoded(made, pair.drafter, 8, lengths=(40,)))
     ends = [case.commits[-1] for case in cases]
     # As an accepted draft that is not the last of its block, which llama.cpp counts otherwise.
-    assert any(e.finish_reason == "stop" and e.num_drafted == len(e.ids) < 7 for e in ends)
+    assert any(e.finish_reason == "stop" and e.num_accepted == len(e.ids) < 7 for e in ends)
     with llamacpp(options(made, written(made, pair.drafter))) as engine:
         same_answers(engine, cases, 8, end_text=",")
 

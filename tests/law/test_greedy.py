@@ -83,7 +83,7 @@ def run(
 def check_commits(commits: Sequence[Commit]) -> None:
     assert all(commit.finish_reason is None for commit in commits[:-1])
     for commit in commits:
-        assert len(commit.ids) >= 1 and 0 <= commit.num_drafted <= len(commit.ids)
+        assert len(commit.ids) >= 1 and 0 <= commit.num_accepted <= len(commit.ids)
     stats = commits[-1].stats
     assert stats.tokens == sum(len(commit.ids) for commit in commits)
     assert stats.steps == len(commits) - 1

@@ -59,7 +59,7 @@ class StoredTensor:
 
 
 def expected_shapes(config: DrafterConfig) -> dict[str, tuple[int, ...]]:
-    """Published name and shape of every tensor of the drafter's own (algorithm notes, 3.1, 3.3)."""
+    """Published name and shape of every tensor of the drafter's own (docs/checkpoint-format.md)."""
     hidden = config.hidden_size
     shapes: dict[str, tuple[int, ...]] = {
         "fc.weight": (hidden, len(config.taps) * hidden),

@@ -1,7 +1,6 @@
 """The published config.json of a DFlash drafter, to and from `DrafterConfig`.
 
-It opens no files: JSON objects in, JSON objects out. Keys: algorithm notes, 3.1 and 3.3; masks:
-1.4.
+It opens no files: JSON objects in, JSON objects out. The keys are in docs/checkpoint-format.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -146,7 +145,7 @@ def _dflash2(nested: Fields) -> DFlash2Config | None:
 
 
 def guessed_taps(num_target_layers: int, num_taps: int) -> tuple[int, ...]:
-    """What early code used when a checkpoint named no layers (algorithm notes, 1.5).
+    """What early code used when a checkpoint named no layers.
 
     Shown in an error only: it is wrong for most published checkpoints.
     """

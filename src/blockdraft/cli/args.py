@@ -95,8 +95,9 @@ def add_engine_args(parser: ArgumentParser, *, reuse: bool, has_width: bool = Tr
             "--width",
             metavar="auto|off|fixed:N",
             help="tokens of a block, anchor included. auto (default): chosen at every step from "
-            "what passes cost here and how much is accepted, never slower than plain decoding; "
-            "off: plain decoding; fixed:N: always N, at most what the drafter was made for",
+            "what passes cost here and how much is accepted; where drafting does not pay it costs "
+            "at most about 1%%; off: plain decoding; fixed:N: always N, at most what the drafter "
+            "was made for",
         )
         width.add_argument(
             "--block-size",

@@ -40,7 +40,7 @@ class LaneText:
 
     def add(self, commit: Commit) -> None:
         for idx, token_id in enumerate(commit.ids):
-            style = DRAFTED_STYLE if idx < commit.num_drafted else ""
+            style = DRAFTED_STYLE if idx < commit.num_accepted else ""
             self.text.append(self._piece(token_id), style=style)
         stats = commit.stats
         speed = stats.tokens_per_second or 0.0

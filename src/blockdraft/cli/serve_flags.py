@@ -142,8 +142,8 @@ SETTINGS: tuple[Setting, ...] = (
         flag="--width",
         group=ENGINE,
         metavar="auto|off|fixed:N",
-        help="tokens of a block, anchor included: auto = chosen at every step, never slower than "
-        "plain decoding; off = plain decoding; fixed:N = always N",
+        help="tokens of a block, anchor included: auto = chosen at every step, drafting only "
+        "where it pays; off = plain decoding; fixed:N = always N",
     ),
     Setting(
         flag="--compile",

@@ -1,6 +1,9 @@
 """Verification of drafts as pure functions, vectorized over trials: greedy, one-hot, rejection.
 
 docs/losslessness.md proves each rule. There is no randomness here: uniforms are arguments.
+
+In formulas p = target_probs, q = draft_probs, d = the draft. Trials are independent draws, one slot
+each; decoding passes a single one (no trial dimension), tests thousands.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """`Chooser`: turns logits into tokens for one request, drafts and verified rows alike.
 
-It joins the request's processor chain, its random numbers and its acceptance law; it feeds no
-model and counts nothing.
+It joins the request's processor chain, its random numbers and its acceptance law (elsewhere: the
+sampler and the rejection sampler); it feeds no model and counts nothing. Probabilities are float64.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,10 +23,10 @@ from blockdraft.errors import DrafterError, NumericsError, RequestError
 class DraftedBlock(NamedTuple):
     """A draft whose tokens are decided.
 
-    `ids` are fit to be verified. `probs` is the law that each was drawn from, None for a one-hot
-    proposal. `num_slots` counts all slots drafted, `num_slots` - len(ids) of which were useless
-    (not finite, or no id of the vocabulary) and count as rejected. Slots from the first one on of
-    which the request allows nothing were not drafted.
+    `ids` are fit to be verified. Row i of `probs` is the distribution that ids[i] was drawn from;
+    `probs` is None for a one-hot proposal. `num_slots` counts all slots drafted; `num_slots` -
+    len(ids) of them were useless (not finite, or no id of the vocabulary) and count as rejected. If
+    the request allows no token in some slot, that slot and all after it count as not drafted.
     """
 
     ids: tuple[int, ...]
@@ -35,7 +35,7 @@ class DraftedBlock(NamedTuple):
 
 
 class Chooser:
-    """Decides the tokens of one request; `position` counts its emitted tokens from 0."""
+    """Decides the tokens of one request. `position` is an index into its output, from 0."""
 
     def __init__(self, params: SamplingParams, chain: RowChain, seed: int, vocab_size: int) -> None:
         self._params = params
@@ -64,8 +64,8 @@ class Chooser:
 
         Slots beyond `max_slots` are dropped, whatever a drafter returns. The request's constraints
         are applied to draft logits slot by slot, so that the drafter does not propose what the
-        target may not say. This only raises acceptance. Raises DrafterError for logits or
-        candidates that are not over the target's vocabulary.
+        target may not say. This only raises acceptance and never changes the output's law. Raises
+        DrafterError for logits or candidates that are not over the target's vocabulary.
         """
         if isinstance(draft, DraftIds):
             drafted = draft.ids[:max_slots]

@@ -27,15 +27,15 @@ class TokenLogprobs:
 class Commit:
     """The tokens that one step emitted.
 
-    `num_drafted` of them, the first ones, are accepted drafts; the last one otherwise comes from
-    the target itself. `text` is the text that may be shown now: whole characters, cut before a
-    stop, so it may lag behind the ids. `logprobs` has an entry for each id, or is empty when not
-    asked for. `stats` cover the request so far. `num_cached` tokens of the prompt were not computed
-    for this request: an earlier one had left their keys and values behind.
+    The first `num_accepted` of them are accepted drafts; the one after these, if any, is from the
+    target itself. `text` is the text that may be shown now: whole characters, cut before a stop, so
+    it may lag behind the ids. `logprobs` has an entry for each id, or is empty when not asked for.
+    `stats` cover the request so far. `num_cached` tokens of the prompt were not computed for this
+    request: an earlier one had left their keys and values behind.
     """
 
     ids: tuple[int, ...]
-    num_drafted: int
+    num_accepted: int
     text: str
     logprobs: tuple[TokenLogprobs, ...]
     stats: AcceptanceStats
@@ -64,7 +64,7 @@ def collect(prompt_ids: Iterable[int], commits: Iterable[Commit]) -> Completion:
     return Completion(
         prompt_ids=tuple(prompt_ids),
         token_ids=tuple(i for step in steps for i in step.ids),
-        drafted=tuple(k < step.num_drafted for step in steps for k in range(len(step.ids))),
+        drafted=tuple(k < step.num_accepted for step in steps for k in range(len(step.ids))),
         text="".join(step.text for step in steps),
         finish_reason=last.finish_reason,
         logprobs=tuple(entry for step in steps for entry in step.logprobs),

@@ -35,9 +35,10 @@ class TargetSpec:
 class TargetOutput(NamedTuple):
     """What one target pass yields.
 
-    `logits` are unmodified, one row for each row asked for. `features` are the outputs of the
-    tapped layers (before the next norm), concatenated in tap order, one row for each token fed;
-    None when no layer is tapped.
+    `logits` are unmodified, in the dtype the target computes in, one row for each row asked for;
+    each says what follows the token of its row. `features` are the outputs of the tapped
+    layers (before the next norm), concatenated in tap order, one row for each token fed; None when
+    no layer is tapped.
     """
 
     logits: Float[Tensor, "rows vocab"]
@@ -122,7 +123,7 @@ class DraftLattice(NamedTuple):
 
     `candidates` are target ids. `first[j]` is the score of candidate j of the first slot, after
     the anchor; `pairs[t - 1, i, j]` that of candidate j of slot t, after candidate i of slot t - 1.
-    Scores are used as logits over a slot's candidates; -inf = can't be drafted.
+    Scores are used as logits over a slot's candidates; -inf = can't be drafted. later = slots - 1.
     """
 
     candidates: Int[Tensor, "slots k"]

@@ -1,14 +1,18 @@
 """The reference decoder, batch 1: DFlash decoding as the paper tells it (arXiv 2602.06036, 3).
 
 This is the executable specification. Every faster path must emit the same tokens; speed is not
-its business. docs/algorithm.md walks through it line by line.
+its business. docs/algorithm.md walks through one step with an example, docs/losslessness.md proves
+that the output is the target's own.
 
-Token ranges around one step, `start` = position of the anchor:
+Token ranges around one step; `start` = position of the anchor, `n` = rows fed (at most `width`):
 
     [0, start)                 committed: target K/V and drafter context K/V both cover exactly this
     [start, start + 1)         the anchor: emitted, not yet fed to the target
     [start + 1, start + n)     drafts, n - 1 of them
     [start, start + kept)      fed by this step and kept; the last emitted token is the new anchor
+
+The code counts output instead: `position` = number of emitted tokens = index of the first draft in
+the output, so start = len(prompt_ids) + position - 1.
 """
 
 import time
@@ -39,11 +43,12 @@ def decode(
 ) -> Iterator[Commit]:
     """Decode one request, yielding a `Commit` a step; the last one carries the finish reason.
 
-    The emitted tokens follow exactly the law of plain decoding with `target`, whatever the
-    drafter: greedily, and with a seed under the "argmax" law, they are the very same tokens.
-    `block_size` counts the anchor; None takes the drafter's own, 1 never drafts, a larger one than
-    the drafter's is cut to it. Raises RequestError before anything runs, NumericsError when the
-    target's logits are not finite, DrafterError when the drafter breaks its contract.
+    The emitted tokens follow exactly the law (probability distribution) of plain decoding with
+    `target`, whatever the drafter: greedily, and with a seed under the "argmax" law, they are the
+    very same tokens. `block_size` counts the anchor; None takes the drafter's own, 1 never drafts,
+    a larger one than the drafter's is cut to it. `clock` is in seconds. Raises RequestError before
+    anything runs, NumericsError when the target's logits are not finite, DrafterError when the
+    drafter breaks its contract.
     """
     request = open_request(target.spec, prompt_ids, params, decode_text)
     emission, chooser = request.emission, request.chooser
@@ -65,7 +70,7 @@ def decode(
     while True:
         yield Commit(
             ids=emitted,
-            num_drafted=num_accepted,
+            num_accepted=num_accepted,
             text=emission.take_text(),
             logprobs=read_logprobs(target_pass.logits, emitted, params.logprobs),
             stats=stats.with_time(seconds=clock() - started, prefill_seconds=prefill_seconds),

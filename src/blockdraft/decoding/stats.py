@@ -15,7 +15,7 @@ class StepCount:
 
     `num_drafted` slots were drafted, of which the first `num_accepted` were accepted and kept.
     `num_cut` further ones were accepted but cut off by a stop or a limit; they count nowhere.
-    `num_committed` tokens were emitted.
+    `num_unusable` slots had nothing that could be verified. `num_committed` tokens were emitted.
     """
 
     num_committed: int

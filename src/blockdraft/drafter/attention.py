@@ -1,7 +1,7 @@
 """Attention of a block's rows over the injected context and the block itself.
 
-It neither stores the context (`cache.py`) nor decides which tokens belong to it.
-Algorithm notes, 1.2 (layer) and 1.4 (masks).
+It neither stores the context (`cache.py`) nor decides which tokens belong to it. Formulas and a
+picture of the masks are in docs/algorithm.md, "The drafter".
 
 Shape legend: batch, kv = key/value heads, heads = query heads, context = padded context columns,
 width = block rows, rows = tokens of either kind, dim = head_dim.

@@ -66,7 +66,7 @@ class RopeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DFlash2Config:
-    """What DFlash 2 adds to every layer and to the choice of tokens (algorithm notes, 3.3).
+    """What DFlash 2 adds to every layer and to the choice of tokens (docs/algorithm.md).
 
     A convolution has `conv_kernel_size` taps and dynamic weights for groups of `conv_group_size`
     channels. The selector scores pairs among the `selector_top_k` best ids of neighboring slots by
@@ -154,7 +154,7 @@ class DrafterConfig:
         """The rule of layer `layer_idx`.
 
         `is_causal`, when set, holds for all layers; otherwise sliding layers are causal and full
-        layers are not (algorithm notes, 1.4).
+        layers are not, as in the published reference.
         """
         sliding = self.layer_types[layer_idx] == "sliding_attention"
         causal = sliding if self.is_causal is None else self.is_causal

@@ -1,7 +1,7 @@
 """The grouped dynamic convolutions of DFlash 2, around a layer's attention and its feed-forward.
 
 They run along a block's own rows, never over the context; the sublayer between them is given.
-Algorithm notes, 3.3 and 5.1.
+The formula is in docs/algorithm.md, "DFlash 2".
 
 Shape legend: batch, width = block rows, taps = kernel size, groups = hidden / group size.
 """

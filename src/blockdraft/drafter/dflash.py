@@ -34,8 +34,8 @@ class DFlashDrafter:
     `d2t` maps a reduced draft vocabulary: entry i stands for target id i + d2t[i]. `lm_head` is
     the checkpoint's own head; without it the target's rows are used. `mask_embedding` replaces the
     mask token's row of the embedding table. `recorded_tau` is the acceptance length it was measured
-    at, for alarms. `block_size` may be smaller than the trained one; a
-    larger one is reduced to it with a warning, since the model has never seen such a block.
+    at, for alarms. `block_size` may be smaller than the trained one; a larger one is reduced to it
+    with a warning, since the model has never seen such a block.
 
     Raises CheckpointError when the draft vocabulary names ids that the target lacks, or stands
     beside a candidate selector, ConfigError for a block size below 1.
@@ -176,7 +176,7 @@ class DFlashState:
         self._context_len += len(ids)
         model = self._drafter.model
         if self._context_len + 2 > model.config.position_limit:
-            # No block fits any more, and the context only grows: keep nothing (R11).
+            # No block fits any more, and the context only grows: keep nothing.
             self.cache.reset()
             return
         for chunk in torch.split(features, _EXTEND_CHUNK):

@@ -1,9 +1,10 @@
 """The block-diffusion transformer: fuse features, keep their keys and values, run one block.
 
-It has no embedding, no LM head and no token ids; `dflash.py` joins it to a target.
-Algorithm notes, 1.2 to 1.4.
+It has no embedding, no LM head and no token ids; `dflash.py` joins it to a target. The formulas are
+in docs/algorithm.md, "The drafter".
 
-Shape legend: batch, new = context tokens taken in, width = block rows, feature = num_taps * hidden.
+Shape legend: batch, new = context tokens taken in, width = block rows, slots = width - 1 (those
+after the anchor), feature = num_taps * hidden.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -62,9 +63,11 @@ def _around(
 
 
 class BlockDrafter(nn.Module):
-    """The drafter's own parameters, under their published names, and its three passes.
+    """The drafter's own parameters, under their published names, and what is computed with them.
 
-    Batch row b's block stands at positions [cache.lengths[b], cache.lengths[b] + width).
+    `extend` takes committed tokens into a cache, `hidden` runs one block over it, `logits` scores
+    the block's slots. Batch row b's block stands at positions [cache.lengths[b], cache.lengths[b] +
+    width).
     """
 
     def __init__(self, config: DrafterConfig) -> None:

@@ -1,6 +1,6 @@
 """The candidate selector of DFlash 2: which of a slot's best ids follows which of the slot before.
 
-It scores; a path is chosen in `decoding/choose.py`. Algorithm notes, 3.3.
+It scores; a path is chosen in `decoding/choose.py`. docs/algorithm.md, "DFlash 2", has an example.
 
 Shape legend: requests, slots, k = candidates of a slot, rank = numbers of a codebook row.
 """

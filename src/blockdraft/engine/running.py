@@ -93,7 +93,7 @@ class Running:
     def commit(
         self,
         ids: tuple[int, ...],
-        num_drafted: int,
+        num_accepted: int,
         text: str,
         logprobs: tuple[TokenLogprobs, ...],
         now: float,
@@ -107,7 +107,7 @@ class Running:
         )
         return Commit(
             ids=ids,
-            num_drafted=num_drafted,
+            num_accepted=num_accepted,
             text=text,
             logprobs=logprobs,
             stats=self.stats,

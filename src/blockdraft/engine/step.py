@@ -273,11 +273,11 @@ class Step:
         return context_len if self._contexts is None else self._contexts.complete(key)
 
     def _commit(
-        self, running: Running, emitted: tuple[int, ...], num_drafted: int, logits: Tensor
+        self, running: Running, emitted: tuple[int, ...], num_accepted: int, logits: Tensor
     ) -> Commit:
         logprobs = read_logprobs(logits, emitted, running.params.logprobs)
         text = _guarded(running, running.request.emission.take_text)
-        commit = running.commit(emitted, num_drafted, text, logprobs, self._parts.clock())
+        commit = running.commit(emitted, num_accepted, text, logprobs, self._parts.clock())
         if running.is_finished:
             self._parts.scheduler.finish(running.key)
         return commit

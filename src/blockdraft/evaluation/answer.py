@@ -108,6 +108,6 @@ def _slots_reached(before: AcceptanceStats, commit: Commit) -> Counts:
     """For each slot of one step: 1 if it was drafted, counts, and all before it were accepted."""
     drafted = zip_longest(commit.stats.drafted, before.drafted, fillvalue=0)
     return tuple(
-        int(after > until and slot <= commit.num_drafted)
+        int(after > until and slot <= commit.num_accepted)
         for slot, (after, until) in enumerate(drafted)
     )

@@ -1,7 +1,7 @@
 """DeepSpec folders (`*_block7`): read where they are plain DFlash, refused with the reason else.
 
 Their body is the published one; what surrounds it (a slot 0 that predicts, a Markov head) usually
-is not. Facts: algorithm notes, 3.7 and 5.2.
+is not.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

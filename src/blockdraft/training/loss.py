@@ -57,7 +57,7 @@ class LossConfig:
         return self.name != "ce"
 
     def gamma_for(self, block_size: int) -> float:
-        """The decay length: as set, else the paper's, in proportion between its sizes."""
+        """The decay length: as set, else the paper's; (B - 1) / 2 for other sizes of block."""
         if self.gamma is not None:
             return self.gamma
         return DECAY_OF_BLOCK.get(block_size, max(1.0, (block_size - 1) / 2))

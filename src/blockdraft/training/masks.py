@@ -1,8 +1,8 @@
 """Who sees whom in the training forward: one definition, used by every attention there is.
 
 `sees` works on numbers of any shape that broadcast, so that the same lines make a dense mask, a
-slice of it and the `mask_mod` of flex_attention. Algorithm notes, 1.4 and 4.1: a block sees its
-document's context strictly before its anchor and itself, and nothing of other blocks.
+slice of it and the `mask_mod` of flex_attention. A block sees its document's context strictly
+before its anchor and itself, and nothing of other blocks.
 """
 
 from typing import NamedTuple

@@ -52,7 +52,7 @@ def test_one_target_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert "also as: incoai/Qwen3.8-27B-DFlash2" in text
     assert "not known: rope_theta, max_positions, rms_norm_eps" in text
-    assert "source: algorithm notes" in text
+    assert "source: research notes" in text
 
 
 def test_json_has_null_for_what_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,10 +14,10 @@ def decode_text(ids: Sequence[int]) -> str:
     return bytes(ids).decode("utf-8", errors="replace")
 
 
-def commit(ids: tuple[int, ...], num_drafted: int, *, last: bool = False) -> Commit:
+def commit(ids: tuple[int, ...], num_accepted: int, *, last: bool = False) -> Commit:
     return Commit(
         ids=ids,
-        num_drafted=num_drafted,
+        num_accepted=num_accepted,
         text="",
         logprobs=(),
         stats=AcceptanceStats(requests=1, steps=2, tokens=5, seconds=2.0),

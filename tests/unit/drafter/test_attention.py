@@ -15,7 +15,7 @@ _RULES = st.builds(
 
 
 def _visible(length: int, query_slot: int, column: int, context_len: int, rule: MaskRule) -> bool:
-    """The rule of the algorithm notes (1.4), said once more, for one pair."""
+    """The rule of docs/algorithm.md, said once more, for one pair."""
     if column < context_len:
         if column >= length:
             return False

@@ -46,7 +46,7 @@ class ShortTicket:
 def commit_of(num_tokens: int, stats: AcceptanceStats, reason: FinishReason | None) -> Commit:
     return Commit(
         ids=(5,) * num_tokens,
-        num_drafted=0,
+        num_accepted=0,
         text="",
         logprobs=(),
         stats=stats,

@@ -97,7 +97,7 @@ class ChoiceReader:
             is_first=is_first,
             parts=tuple(merged(parts)),
             ids=commit.ids,
-            drafted=tuple(k < commit.num_drafted for k in range(len(commit.ids))),
+            drafted=tuple(k < commit.num_accepted for k in range(len(commit.ids))),
             logprobs=commit.logprobs,
             ending=ending,
             stop_reason=stop_reason,

@@ -71,7 +71,7 @@ def lay_out(batch: Batch, device: torch.device | str = "cpu") -> Layout:
     """The layout of a packed row.
 
     Slot k = 1 .. width - 1 of the block at anchor p is labelled with token p + k of the document
-    (algorithm notes, 4.1: same position, not the next one); labels end with the document.
+    (the slot's own position, not the next one); labels end with the document.
     """
     starts = torch.tensor(batch.starts)
     lengths = starts.diff()

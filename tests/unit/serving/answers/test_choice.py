@@ -23,7 +23,7 @@ def commit(text: str, shown: str | None = None, **fields: object) -> Commit:
     """A step that emits the bytes of `text`, of which `shown` may be shown."""
     made = Commit(
         ids=tuple(CODEC.encode_rendered(text)),
-        num_drafted=0,
+        num_accepted=0,
         text=text if shown is None else shown,
         logprobs=(),
         stats=STATS,

@@ -191,7 +191,7 @@ def test_speculation_is_counted_commit_by_commit() -> None:
         stats = stats if step is None else stats.with_step(step)
         ids = (1,) * (1 if step is None else step.num_committed)
         commit = Commit(
-            ids=ids, num_drafted=0, text="", logprobs=(), stats=stats, finish_reason=None
+            ids=ids, num_accepted=0, text="", logprobs=(), stats=stats, finish_reason=None
         )
         metrics.committed(record, commit, now)
         record.take(commit, now)

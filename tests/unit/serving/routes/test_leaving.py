@@ -24,7 +24,7 @@ from blockdraft.testing.chat import END_ID, VOCAB_SIZE, chat_codec
 CODEC = chat_codec()
 COMMIT = Commit(
     ids=(40,),
-    num_drafted=0,
+    num_accepted=0,
     text="I",
     logprobs=(),
     stats=AcceptanceStats(requests=1, tokens=1),
