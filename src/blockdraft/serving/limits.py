@@ -36,7 +36,9 @@ async def read_body(request: Request, *, max_bytes: int, seconds: float) -> byte
                 size += len(chunk)
                 if size <= max_bytes:
                     chunks.append(chunk)
-                elif size > max_bytes + DISCARDED_BYTES:
+                    continue
+                chunks.clear()
+                if size > max_bytes + DISCARDED_BYTES:
                     break
     except TimeoutError as error:
         if max(size, stated) > max_bytes:

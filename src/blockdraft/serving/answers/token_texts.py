@@ -43,9 +43,16 @@ class TokenTexts:
         """Whether a text without special tokens leaves it out."""
         found = self._special.get(token_id)
         if found is None:
-            codec = self._codec
-            found = self._special[token_id] = codec is None or not codec.decode([token_id])
+            found = self._special[token_id] = self._is_left_out(token_id)
         return found
+
+    def _is_left_out(self, token_id: int) -> bool:
+        codec = self._codec
+        if codec is None:
+            return True
+        # After another token: by itself the lone blank of a SentencePiece vocabulary leaves nothing
+        # either.
+        return codec.decode([*self._anchor, token_id]) == codec.decode(self._anchor)
 
     def _look(self, token_id: int) -> tuple[str, bytes]:
         found = self._known.get(token_id)
