@@ -75,4 +75,5 @@ def test_an_eagle_3_folder_is_a_lane(text_target: Path, prompt_file: Path, tmp_p
     assert quality["compared"] == quality["identical"] == 3
     draft = rows(cast(Document, document["costs"]), "draft")
     assert {(one["name"], one["weights"]) for one in draft} == {(str(folder), "trained")}
-    assert document["stack"] is None
+    stack = cast(list[Document], document["stack"])
+    assert {one["verdict"] for one in stack} == {"unknown"}

@@ -156,6 +156,10 @@ def test_a_run_can_start_from_layers_of_the_target(pair: Pair, tmp_path: Path) -
             ("data.samples.categories=['chat', 'mathe']",),
             "names 'mathe', but no usable answer is of it; of those wanted there are chat$",
         ),
+        (
+            ("data.samples.categories=['chat', 'mathe']", "data.limit=20"),
+            r"no usable answer of the first 20 \(data.limit\) is of it",
+        ),
         (("drafter.mask_token=0",), "embedding of mask token 0 is all zeros"),
         (("data.heldout=nowhere",), "nowhere holds no answers"),
         (("data.answers=['nowhere']",), "nowhere holds no answers"),

@@ -200,7 +200,7 @@ class Side(NamedTuple):
         total, noise = self._total(), LEAST_ONCE
         if total is not None and total.value > 0:
             noise = max(noise, 1 - total.low / total.value, total.high / total.value - 1)
-        return Estimate(spread.p50, spread.p50 * (1 - noise), spread.p50 * (1 + noise))
+        return Estimate(spread.p50, spread.p50 * max(0.0, 1 - noise), spread.p50 * (1 + noise))
 
 
 def _rows(before: Side, after: Side, *, is_same_machine: bool) -> list[Row]:

@@ -50,7 +50,7 @@ def noisy(value: float, spread: Range | None, repeats: int, once: float) -> Esti
     # A part of a run may have one ratio of several repeats.
     is_once = spread is None or repeats < 2 or spread[0] == spread[1]
     noise = once if is_once else LEAST_NOISE
-    low, high = value * (1 - noise), value * (1 + noise)
+    low, high = value * max(0.0, 1 - noise), value * (1 + noise)
     if spread is not None:
         low, high = min(low, spread[0]), max(high, spread[1])
     return Estimate(value, low, high)

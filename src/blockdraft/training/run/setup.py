@@ -4,7 +4,7 @@ It trains nothing. Whatever can be wrong with target, data or shapes is refused 
 first step.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -23,7 +23,7 @@ from blockdraft.target.fingerprint import fingerprint_of
 from blockdraft.training.batches.batch import FeatureSource
 from blockdraft.training.batches.heldout import Named, choose_heldout
 from blockdraft.training.batches.samples import SampleSet, make_samples
-from blockdraft.training.config import DrafterSection, RunConfig
+from blockdraft.training.config import DataSection, DrafterSection, RunConfig
 from blockdraft.training.drafter_shape import (
     choose_mask_token,
     refuse_second_version,
@@ -105,19 +105,20 @@ def read_data(config: RunConfig, vocab_size: int) -> TrainingData:
     )
     if not len(train):
         raise ConfigError(f"no usable answer in {', '.join(section.answers)}: {why_none(train)}")
-    _refuse_unknown_categories(section.samples.categories, train, heldout)
+    _refuse_unknown_categories(section, train, heldout)
     return TrainingData(answers, train, heldout, heldout_manifest)
 
 
-def _refuse_unknown_categories(wanted: Sequence[str], train: SampleSet, heldout: SampleSet) -> None:
+def _refuse_unknown_categories(section: DataSection, train: SampleSet, heldout: SampleSet) -> None:
     """Raise ConfigError for a category without a usable answer, which is mostly misspelled."""
     found = {*train.categories, *heldout.categories}
-    missing = [name for name in wanted if name not in found]
+    missing = [name for name in section.samples.categories if name not in found]
     if missing:
         there = ", ".join(sorted(name for name in found if name is not None))
+        among = "" if section.limit is None else f" of the first {section.limit} (data.limit)"
         raise ConfigError(
-            f"data.samples.categories names {missing[0]!r}, but no usable answer is of it; of "
-            f"those wanted there are {there}"
+            f"data.samples.categories names {missing[0]!r}, but no usable answer{among} is of it; "
+            f"of those wanted there are {there}"
         )
 
 

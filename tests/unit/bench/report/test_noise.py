@@ -4,7 +4,7 @@ import pytest
 from sample_bench import Document, figures_of, make_document, parts, set_speedups, spread
 
 from blockdraft.bench.report.answers import answer_questions
-from blockdraft.bench.report.evidence import speedup_of
+from blockdraft.bench.report.evidence import noisy, speedup_of
 from blockdraft.bench.report.noise import OnceNoise, speedup_noise, total_noise
 from blockdraft.bench.report.reading import parse_document
 
@@ -75,3 +75,8 @@ def test_the_remark_says_where_it_is_from() -> None:
     figures_of(raw, "dflash fixed:4", 1)["speedup_spread"] = [1.5, 1.8]
     detail = answer_questions(parse_document(raw))[2].reply.detail
     assert "20% either way is assumed there, as far as repeats lie apart" in detail
+
+
+def test_no_range_falls_below_zero() -> None:
+    """The slowest tenth of answers may have taken more than twice the median."""
+    assert noisy(2.0, None, 1, 1.5) == (2.0, 0.0, 5.0)
