@@ -14,14 +14,12 @@ from blockdraft.parsing import (
     ToolCallArguments,
     ToolCallStart,
     choose_reasoning_format,
-    choose_tool_format,
     merged,
 )
-from blockdraft.parsing.registry import ToolFormat
 from blockdraft.structured.spec import GrammarSpec
 
 pytest.importorskip("xgrammar")
-import xgrammar
+from grammars import Matching, format_of
 
 TOOLS: list[dict[str, object]] = [
     {
@@ -72,6 +70,8 @@ VOCAB = [
     "<end>",
 ]
 STOP_ID = len(VOCAB) - 1
+MATCHING = Matching(VOCAB)
+accepts, matcher_of = MATCHING.accepts, MATCHING.matcher_of
 EXAMPLES = {
     "hermes": [
         '<tool_call>\n{"name": "find", "arguments": {"q": "</tool_call>", "where": {"x": 1.5}}}\n'
@@ -91,23 +91,6 @@ EXAMPLES = {
 BETWEEN = {"hermes": "\n", "llama3-json": "; ", "qwen3-coder": "\n"}
 
 
-def format_of(name: str) -> ToolFormat:
-    chosen = choose_tool_format(None, name)
-    assert chosen is not None
-    return chosen
-
-
-def matcher_of(spec: GrammarSpec) -> xgrammar.GrammarMatcher:
-    info = xgrammar.TokenizerInfo(VOCAB, stop_token_ids=[STOP_ID])
-    compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
-    return xgrammar.GrammarMatcher(compiler.compile_structural_tag(spec.value))
-
-
-def accepts(spec: GrammarSpec, text: str) -> bool:
-    matcher = matcher_of(spec)
-    return matcher.accept_string(text) and matcher.is_completed()
-
-
 def parsed(name: str, text: str) -> list[Part]:
     machine = format_of(name).parser(TOOLS)
     return merged([*machine.feed(text), *machine.end()])
@@ -117,13 +100,9 @@ def walk(spec: GrammarSpec, seed: int) -> str:
     """A text that the grammar accepts, drawn token by token from its masks."""
     choice = random.Random(seed)
     matcher = matcher_of(spec)
-    mask = xgrammar.allocate_token_bitmask(1, len(VOCAB))
     text = ""
     for num_tokens in range(2000):
-        matcher.fill_next_token_bitmask(mask)
-        words = [int(word) for word in mask[0]]
-        allowed = [i for i in range(len(VOCAB)) if words[i // 32] >> (i % 32) & 1]
-        assert allowed
+        allowed = MATCHING.allowed(matcher)
         if STOP_ID in allowed:
             allowed.remove(STOP_ID)
             if not allowed or num_tokens > 400 or choice.random() < 0.5:

@@ -16,15 +16,13 @@ from blockdraft.parsing import (
     ToolCallArguments,
     ToolCallStart,
     choose_reasoning_format,
-    choose_tool_format,
     combine,
     merged,
 )
-from blockdraft.parsing.registry import ToolFormat
 from blockdraft.structured.spec import GrammarSpec
 
 pytest.importorskip("xgrammar")
-import xgrammar
+from grammars import Matching, format_of
 
 
 def tool(name: str, *, strict: bool) -> dict[str, object]:
@@ -50,6 +48,8 @@ MARKS = [
 ]  # fmt: skip
 VOCAB = [*MARKS, *(chr(code) for code in range(32, 127)), "\u00e9", "<end>"]
 STOP_ID = len(VOCAB) - 1
+MATCHING = Matching(VOCAB)
+accepts, matcher_of = MATCHING.accepts, MATCHING.matcher_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +102,6 @@ SAMPLES = {
 MARKED = ("hermes", "qwen3-coder")
 
 
-def format_of(name: str) -> ToolFormat:
-    chosen = choose_tool_format(None, name)
-    assert chosen is not None
-    return chosen
-
-
 def held(name: str, *, parallel: bool = True) -> GrammarSpec:
     spec = format_of(name).held(TOOLS, parallel=parallel)
     assert spec is not None
@@ -118,17 +112,6 @@ def behind(name: str, *, starts_inside: bool) -> GrammarSpec:
     think = choose_reasoning_format(None, "think")
     assert think is not None
     return think.behind(held(name), starts_inside=starts_inside, is_free=True)
-
-
-def matcher_of(spec: GrammarSpec) -> xgrammar.GrammarMatcher:
-    info = xgrammar.TokenizerInfo(VOCAB, stop_token_ids=[STOP_ID])
-    compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
-    return xgrammar.GrammarMatcher(compiler.compile_structural_tag(spec.value))
-
-
-def accepts(spec: GrammarSpec, text: str) -> bool:
-    matcher = matcher_of(spec)
-    return matcher.accept_string(text) and matcher.is_completed()
 
 
 def parsed(name: str, text: str, *, starts_inside: bool | None = None) -> list[Part]:
@@ -242,13 +225,9 @@ def walk(spec: GrammarSpec, seed: int) -> str:
     """A text that the grammar accepts, or the beginning of one, drawn from its masks."""
     choice = random.Random(seed)
     matcher = matcher_of(spec)
-    mask = xgrammar.allocate_token_bitmask(1, len(VOCAB))
     text = ""
     for _ in range(150):
-        matcher.fill_next_token_bitmask(mask)
-        words = [int(word) for word in mask[0]]
-        allowed = [i for i in range(len(VOCAB)) if words[i // 32] >> (i % 32) & 1]
-        assert allowed
+        allowed = MATCHING.allowed(matcher)
         marks = [i for i in allowed if i < len(MARKS)]
         token_id = choice.choice(marks if marks and choice.random() < 0.8 else allowed)
         if token_id == STOP_ID:
